@@ -69,11 +69,16 @@ def cases(peer_python: Path | None) -> list[Case]:
 def _palus_variants(game: str) -> dict[str, list[str]]:
     """Name -> overrides. The synchronous mode is palus's default, the asynchronous one Sample Factory's."""
     fp32 = ["palus.matmul=highest"]
-    variants = {"synchronous, fp32": fp32, "synchronous": []}
-    if game == DOOM:
-        overlapping = ["palus.sampling.asynchronous=true"]
-        variants |= {"asynchronous, fp32": [*fp32, *overlapping], "asynchronous": overlapping}
-    return variants
+    if game != DOOM:
+        return {"synchronous, fp32": fp32, "synchronous": []}
+    overlapping = ["palus.sampling.asynchronous=true"]
+    return {
+        "synchronous, fp32": [*fp32, "palus.acting=exact"],
+        "synchronous, fp32, acting in int8": fp32,
+        "asynchronous, fp32, acting in int8": [*fp32, *overlapping],
+        "synchronous": [],
+        "asynchronous": overlapping,
+    }
 
 
 def _palus_command(game: str, words: list[str]) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ CASES: dict[str, tuple[str, str, Json, Json]] = {
         {"hyperparameters": {"buffer_size": 2048, "batch_size": 1024}, "max_steps": 4096},
         {"num_matches": 32, "baseline_interval": 0},
     ),
-    "doom-basic": ("doom-basic", "doom_basic", DOOM, {"sampling": {"workers": 2}}),
+    "doom-basic": ("doom-basic", "doom_basic", DOOM, {"sampling": {"workers": 2}, "acting": "exact"}),
     "rescue-ppo": ("", "RescueToy", TOY | NORMALIZED | {"trainer_type": "ppo"}, EIGHT | {"env": "RescueToy"}),
     "rescue-poca": ("", "RescueToy", TOY | {"trainer_type": "poca"}, EIGHT | {"env": "RescueToy"}),
     "duel-two-threads": (

@@ -104,6 +104,8 @@ class Run(Parts):
         learns = step < trainee.behavior.max_steps and made > 0 and not trainee.plays_only
         with self.timers.block("_update_policy"):
             stats = trainee.learner.update(rollout, step) if learns else {}
+            if learns:
+                trainee.learner.calibrate(rollout)
         self.learning_seconds += time.perf_counter() - begun
         own = [e for e in collected.episodes if e.policy == trainee.policy and e.learned]
         steps = trainee.learner.steps_in(made, self.spec.frameskip)
@@ -267,11 +269,13 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
 def describe(parts: Run) -> list[str]:
     """Derived values of a run with their reasons, and keys without effect, for the start of the log."""
     computing, ranks = parts.computing, parts.ranks.size
+    in_int8 = any(trainee.learner.network.int8 is not None for trainee in parts.trainees)
     source = parts.source if isinstance(parts.source, GameSource) else None
     is_over = parts.finished and parts.step > 0 and not parts.run.checkpoint_settings.inference
     return [
         *notes(parts.run, known_game(parts.run, source, parts.spec)),
         *(["every learner has done its max_steps; raise max_steps to train on"] if is_over else []),
         explain(computing.matmul, computing.measured, computing.place.device),
+        *(["acting int8: encodes pictures faster here; learning stays in fp32 (palus.acting)"] if in_int8 else []),
         *(f"each of {ranks} ranks: {line}" if ranks > 1 else line for line in parts.collector.describe()),
     ]

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from palus.cli import app
 from palus.config import load_run
+from palus.nn import int8
 from palus.progress import PROGRESS
 from palus.train import Run, train
 from palus.trust import Trust
@@ -110,6 +111,42 @@ def test_ppo_with_an_lstm_remembers_and_without_it_cannot(tmp_path: Path) -> Non
 def test_ppo_learns_from_pictures(tmp_path: Path) -> None:
     (found,) = learned(tmp_path, "small_games:Pictures", 6_000, {"P": {"trainer_type": "ppo"}}, **IN_PROCESS)
     assert found > 0.95
+
+
+@pytest.mark.skipif(not int8.is_exact(), reason="this CPU, or this torch, has no exact products of int8")
+@pytest.mark.parametrize("trainer", ["ppo", "appo"])
+def test_pictures_are_learned_from_where_policies_act_in_int8(
+    trainer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(int8, "FEWEST_PRODUCTS", 0)  # the game's pictures are small
+    monkeypatch.setattr(int8, "WORTH_IT", 0.0)
+    network = {"vis_encode_type": "convnet_impala", "image_units": 16, "memory": None}
+    behavior = {"trainer_type": trainer, "network_settings": network}
+    steps = 6_000 if trainer == "ppo" else 12_000
+    (found,) = learned(tmp_path, "small_games:Pictures", steps, {"P": behavior}, **IN_PROCESS)
+    assert found > 0.95
+
+    def ended(name: str, *words: str, cut: bool = False) -> dict[str, Any]:
+        """The learner of a run that was saved in the middle, and perhaps gone on with from there."""
+        words = (f"checkpoint_settings.results_dir={tmp_path / name}", "behaviors.P.max_steps=2048", *words)
+        run = load_run(tmp_path / "run.yaml", words)
+        parts = Run(run, trust=TRUST)
+        for goal in (1024, 2048):  # at the first it is still learning
+            with parts.report:
+                while parts.step < goal:
+                    parts.iterate()
+                parts.save()
+            if cut and goal == 1024:
+                parts.close()
+                parts = Run(run, resume=True, trust=TRUST)
+        parts.close()
+        return parts.trainees[0].learner.state_dict()
+
+    whole, resumed = ended("whole"), ended("cut", cut=True)
+    assert whole["int8"]["picture"] == resumed["int8"]["picture"]
+    for name, array in whole["network"].items():
+        np.testing.assert_array_equal(array, resumed["network"][name])
+    assert "int8" not in ended("exact", "palus.acting=exact")
 
 
 @pytest.mark.parametrize("trainer", ["ppo", "poca", "appo", "sac"])

@@ -46,6 +46,7 @@ READERS = {
     "league": (ALL, "{delta: 0}"),
     "num_matches": (ALL, "8"),
     "matmul": (ALL, "highest"),
+    "acting": (ALL, "exact"),
     "threads": (ALL, "1"),
     "baselines": (ALL, "[random]"),
     "baseline_interval": (ALL, "0"),

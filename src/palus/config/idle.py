@@ -28,6 +28,8 @@ def idle(run: RunFile, game: KnownGame | None) -> dict[str, str]:
     if not run.talks:
         for path, why in (*_of_rollouts(run, game), *_of_sampling(run, game), *_of_baselines(run, game)):
             found.setdefault(path, why)
+    if game is not None and not game.with_images:
+        found |= dict(_each("palus", run.palus, ("acting",), "the agents see no images"))
     return found
 
 

@@ -109,6 +109,11 @@ class PalusSettings(Section):
     matmul: Literal["auto", "highest", "medium", "bf16"] = Field(
         default="auto", description="Precision of matrix products; `auto` measures at the start which is fastest."
     )
+    acting: Literal["auto", "exact"] = Field(
+        default="auto",
+        description="`auto`: beside weights in fp32, in one process, large encoders of pictures act in int8 where that "
+        "is faster; they learn in fp32. `exact`: policies act as they learn.",
+    )
     threads: CountOrZero = Field(default=0, description="Threads; 0 means the number of physical cores.")
     baselines: tuple[str, ...] | None = Field(
         default=None, description="Fixed opponents for the win rate; null: those that the game declares, if any."

@@ -25,6 +25,7 @@ from palus.learn.ranks import ALONE, Ranks
 from palus.learn.returns import following_values, kept_memory, next_episode_values
 from palus.learn.signals import Experience, LearnedReward, decisions_of, make_signals
 from palus.learn.strata import Strata
+from palus.nn.int8 import CALIBRATED_ROWS
 from palus.nn.network import Critic, Network
 from palus.nn.parameters import FlatParameters
 from palus.nn.place import CACHED_ROWS, CPU, Placement
@@ -170,6 +171,15 @@ class Learner:
             return rollout
         held = self.device_steps.hold({SEEN + name: x for name, x in rollout.observations.items()})
         return replace(rollout, resident={name: held[SEEN + name] for name in rollout.observations})
+
+    def calibrate(self, rollout: Rollout) -> None:
+        """Let pictures that are encoded in int8 while acting be so by the present weights and this rollout's range."""
+        int8, active = self.network.int8, np.flatnonzero(rollout.active)
+        if int8 is not None and len(active):
+            rows = active[np.linspace(0, len(active) - 1, CALIBRATED_ROWS).astype(np.int64)]
+            inputs = self.network.inputs({name: flat(x) for name, x in rollout.observations.items()}, rows)
+            with self.network.lock:
+                int8.calibrate(inputs)
 
     @property
     def takes_rays(self) -> bool:
@@ -370,6 +380,7 @@ class Learner:
             "version": self.network.version,
             "updates": self.updates,
             **({"signals": learned} if learned else {}),
+            **({"int8": self.network.int8.ranges} if self.network.int8 is not None else {}),
             **({"cloning": self.cloning.state_dict()} if self.cloning is not None else {}),
         }
 
@@ -378,6 +389,8 @@ class Learner:
         self.network.load_arrays(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"])
+        if self.network.int8 is not None:
+            self.network.int8.begin_with(state.get("int8", {}))
         for name, signal in self.learned_signals.items():
             signal.load_state_dict(state["signals"][name])
         if self.cloning is not None:

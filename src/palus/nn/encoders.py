@@ -59,6 +59,8 @@ SMALLEST = float(np.finfo(np.float32).tiny)
 class ResidualBlock(nn.Module):
     """x + conv(act(conv(act(x)))), 3 x 3, the size kept."""
 
+    res_block_core: Chain
+
     def __init__(self, channels: int, activation: str) -> None:
         super().__init__()
         convolutions = [Convolution(channels, channels, 3, padding=1) for _ in range(2)]
@@ -117,6 +119,8 @@ def _least(name: str, channels: int, activation: str) -> str:
 class ImageEncoder(nn.Module):
     """[R, channels, height, width] -> [R, out_features]: convolutions, then `image_layers` fully connected layers.
 
+    What was encoded elsewhere (`palus.nn.int8`) passes through: [R, out_features].
+
     Raises ConfigError when the image is too small for the stack.
     """
 
@@ -137,7 +141,7 @@ class ImageEncoder(nn.Module):
         self.out_features = self.mlp_layers.out_features
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.mlp_layers(self.conv_head(x).flatten(1))  # type: ignore[no-any-return]
+        return x if x.ndim == 2 else self.mlp_layers(self.conv_head(x).flatten(1))
 
     def onnx(self, g: Graph, x: str) -> str:
         return self.mlp_layers.onnx(g, g.add("Reshape", [self.conv_head.onnx(g, x), g.shape(-1, self.flat)]))

@@ -21,6 +21,7 @@ from palus.nn.action_head import ActionHead
 from palus.nn.cores import Core
 from palus.nn.encoders import Apart, Joint
 from palus.nn.graph import FORBIDDEN, Graph, PolicyOutputs, close_policy, open_policy
+from palus.nn.int8 import Int8Encoders, int8_encoders
 from palus.nn.layers import Chain, Linear, fully_connected
 from palus.nn.lock import SharedLock
 from palus.nn.parameters import FlatParameters, xavier_uniform
@@ -90,6 +91,7 @@ class Network(nn.Module):
             if isinstance(module, SelfAttention):
                 module.compiled = False
         self.returns: RunningMoments | None = None
+        self.int8: Int8Encoders | None = None
         parts = zip(spec.actions.parts, spec.actions.parameter_slices, strict=True)
         choices = [np.arange(k.start, k.stop) for part, k in parts if isinstance(part, Discrete)]
         self._choices = place.tensor(np.concatenate([np.zeros(0, np.int64), *choices]))
@@ -130,6 +132,18 @@ class Network(nn.Module):
                     draw(module.weight, gain=gain)
                     if module.bias is not None:
                         nn.init.zeros_(module.bias)
+
+    def act_in_int8(self) -> bool:
+        """Encode pictures in int8 where it acts, from the next `Int8Encoders.calibrate` on; whether it does.
+
+        It does where that is faster: for large encoders on CPUs with such products, beside weights in fp32. Not where
+        the critic remembers by pictures of its own.
+        """
+        is_fp32 = self.place.compiled and self.weights.work.dtype == torch.float32
+        if is_fp32 and (len(self.sides) == 1 or not self.state_size):
+            shapes = {o.name: o.shape for o in self.spec.observations if o.is_image}
+            self.int8 = int8_encoders(dict(self._parts[self.sides[0]][0].encoders.items()), shapes)
+        return self.int8 is not None
 
     def _in_order(self) -> Iterator[nn.Module]:
         """All modules as their first weights are drawn and all weights lie in the vector: as they were made, but
@@ -206,6 +220,8 @@ class Network(nn.Module):
         with self.lock.reading():
             compiled, device = self.place.compiled, self.place.device
             inputs = self.inputs({name: o.numpy() if compiled else o for name, o in observations.items()})
+            if self.int8 is not None:
+                inputs |= self.int8.encoded(inputs, self.version)
             states, keep = states.to(device), torch.ones(1, R, device=device)
             masks = None if masks is None else masks.to(device)
             if not self.state_size and len(self.sides) > 1:
@@ -303,6 +319,8 @@ class Network(nn.Module):
         with self.lock:
             flat = np.concatenate([np.ravel(arrays[name]) for name in self.weights.shapes]).astype(np.float32)
             self.weights.load(torch.from_numpy(flat))
+            if self.int8 is not None:
+                self.int8.begin_with({})
             for name, scaler in self.scalers.items():
                 if scaler.moments is not None:
                     scaler.moments.load_arrays(arrays, f"{OBSERVATION_PREFIX}{name}.")

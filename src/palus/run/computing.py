@@ -20,12 +20,15 @@ PHYSICAL_CORES = torch.get_num_threads()
 
 @dataclass(frozen=True)
 class Computing:
-    """threads: of every rank, one stratum of a rollout for each. measured: paths that matmul was chosen from."""
+    """threads: of every rank, one stratum of a rollout for each. measured: paths that matmul was chosen from. int8:
+    whether encoders of pictures may act in int8 (`Network.act_in_int8`); not those of several ranks, which would round
+    each in its own way."""
 
     place: Placement
     threads: int
     matmul: MatmulPath
     measured: tuple[MatmulPath, ...]
+    int8: bool = False
 
     @classmethod
     def begin(cls, run: RunFile, place: Placement, saved: Mapping[str, Any] | None, ranks: Ranks) -> Computing:
@@ -42,4 +45,4 @@ class Computing:
         matmul, measured = choose(path, place.device)
         exact = "medium" if all(own == "medium" for own in ranks.gather(exact_setting())) else "highest"
         matmul.activate(place.device, exact)
-        return cls(place, threads, matmul, tuple(measured))
+        return cls(place, threads, matmul, tuple(measured), run.palus.acting == "auto" and ranks.size == 1)

@@ -45,10 +45,13 @@ class LearnerMaker:
     def untrained(self, behavior: Behavior, spec: GameSpec, name: str, policy: int) -> Learner:
         """A learner as it is before it has learned anything. name: of the behavior; policy: its id."""
         computing = self.computing
-        return learner_class(behavior.trainer_type, self.own.get(name), self.trust)(
+        learner: Learner = learner_class(behavior.trainer_type, self.own.get(name), self.trust)(
             behavior, spec.behavior(name), computing.matmul.dtype, self.seed + policy, computing.threads,
             trust=self.trust, place=computing.place, ranks=self.ranks,
         )  # fmt: skip
+        if computing.int8:
+            learner.network.act_in_int8()
+        return learner
 
     def trainees(
         self,

@@ -1,0 +1,349 @@
+"""Pictures encoded in int8 while a policy acts, on CPUs without a faster format: learning stays as exact as it was.
+
+Activations are codes 0..255, one grid for each layer's; weights -127..127, one scale for each output; sums are whole
+numbers, so a row's result does not depend on the rows beside it. Grids come from the activations of some decisions of
+the latest rollout (`Int8Encoders.calibrate`), weights from the newest. What is recorded of a decision are the
+probabilities that it was drawn with, so importance ratios know of the rounding.
+Source: Jacob et al. 2018 (arXiv 1712.05877), sections 2.1 to 2.3; for actors of reinforcement learning Krishnan et al.
+2022 (QuaRL, arXiv 1910.01055), section 4. Products are oneDNN's, which torch's own compiler uses too.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor, nn
+
+from palus.nn.encoders import ImageEncoder, ResidualBlock
+from palus.nn.layers import Activate, Chain, Convolution, Linear
+from palus.types import F32, AnyArray
+
+LARGEST = 127
+"""Of a weight's code."""
+MARGIN = 1.1
+"""Grids reach so much further than what was seen: the next rollout's decisions are others."""
+CALIBRATED_ROWS = 32
+FEWEST_PRODUCTS = 2_000_000
+"""Multiplications of a row. Smaller encoders have little to gain."""
+WORTH_IT = 1.5
+"""So many times faster int8 has to be to be taken; where it wins, it wins by two to four."""
+TIMED, TIMED_ROWS = 6, 16
+SATURATION = {"elu": -4.0, "relu": 0.0}
+"""What is below makes no difference that a code could tell."""
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A code stands for (code - zero) * step."""
+
+    step: float
+    zero: int
+
+    @classmethod
+    def over(cls, low: float, high: float) -> Grid:
+        """The finest one from low to high, 0 among its numbers."""
+        low, high = min(low, 0.0), max(high, 0.0)
+        step = max((high - low) / 255, 1e-8)
+        return cls(step, round(-low / step))
+
+    @property
+    def values(self) -> F32:
+        """What the codes stand for, [256]."""
+        values: F32 = ((np.arange(256) - self.zero) * self.step).astype(np.float32)
+        return values
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _encode(x: F32, per_step: float, zero: float, codes: AnyArray) -> None:
+    """x: [n]; codes: [n] uint8."""
+    a, b, low, high = np.float32(per_step), np.float32(zero + 0.5), np.float32(0.0), np.float32(255.0)
+    for i in range(x.shape[0]):
+        codes[i] = np.uint8(min(max(x[i] * a + b, low), high))
+
+
+@njit(cache=True, nogil=True)
+def _look_up(codes: AnyArray, table: AnyArray, out: AnyArray) -> None:
+    """codes, out: [n], perhaps the same; table: [256]."""
+    for i in range(codes.shape[0]):
+        out[i] = table[codes[i]]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _add(x: AnyArray, y: AnyArray, a: float, b: float, c: float, out: AnyArray) -> None:
+    """out = a x + b y + c, rounded. x, y, out: [n] uint8."""
+    of_x, of_y, constant = np.float32(a), np.float32(b), np.float32(c + 0.5)
+    low, high = np.float32(0.0), np.float32(255.0)
+    for i in range(x.shape[0]):
+        out[i] = np.uint8(min(max(np.float32(x[i]) * of_x + np.float32(y[i]) * of_y + constant, low), high))
+
+
+def _flat(x: Tensor) -> AnyArray:
+    """All numbers as they lie in memory, [n], a view."""
+    return x.as_strided((x.numel(),), (1,)).numpy()
+
+
+def encode(x: Tensor, grid: Grid) -> Tensor:
+    """The codes of x, laid out as x is."""
+    codes = torch.empty_like(x, dtype=torch.uint8)
+    _encode(_flat(x), 1.0 / grid.step, float(grid.zero), _flat(codes))
+    return codes
+
+
+def _weights(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Codes of the weights, and scale and zero of each output."""
+    scale = weight.flatten(1).abs().amax(1).clamp(min=1e-12) / LARGEST
+    codes = (weight / scale.view(-1, *[1] * (weight.ndim - 1))).round_().to(torch.int8)
+    return codes, scale, torch.zeros(len(weight), dtype=torch.int64)
+
+
+def _shape_after(layer: Convolution, shape: Sequence[int]) -> tuple[int, int, int]:
+    """[channels, height, width] of what a convolution makes of such a picture."""
+    (kernel, _), (stride, _), padding = layer.kernel_size, layer.stride, int(layer.padding[0])
+    height, width = ((size + 2 * padding - kernel) // stride + 1 for size in shape[1:])
+    return layer.out_channels, height, width
+
+
+Step = Callable[[Tensor], Tensor]
+
+
+def _convolution(layer: Convolution, shape: Sequence[int], given: Grid, found: Grid) -> Step:
+    """Codes on one grid -> codes on another. shape: of what is given."""
+    codes, scale, zero = _weights(layer.weight.detach())
+    options = list(layer.stride), list(layer.padding), [1, 1], 1
+    packed = torch.ops.onednn.qconv_prepack(codes, scale, given.step, given.zero, *options, list(shape))
+    bias = layer.bias.detach().clone() if layer.bias is not None else None
+
+    def step(x: Tensor) -> Tensor:
+        return torch.ops.onednn.qconv2d_pointwise(  # type: ignore[no-any-return]
+            x, given.step, given.zero, packed, scale, zero, bias, *options,
+            found.step, found.zero, torch.uint8, "none", [], "",
+        )  # fmt: skip
+
+    return step
+
+
+def _dense(layer: Linear, channels: int, given: Grid) -> Step:
+    """Codes of pictures -> [R, out] float32. channels: of the pictures, whose memory has them last."""
+    weight = layer.weight.detach()
+    weight = weight.view(len(weight), channels, -1).transpose(1, 2).flatten(1)
+    codes, scale, zero = _weights(weight)
+    packed, bias = torch.ops.onednn.qlinear_prepack(codes, None), layer.bias.detach().clone()
+
+    def step(x: Tensor) -> Tensor:
+        rows = x.permute(0, 2, 3, 1).reshape(len(x), -1)
+        return torch.ops.onednn.qlinear_pointwise(  # type: ignore[no-any-return]
+            rows, given.step, given.zero, packed, scale, zero, bias, 1.0, 0, torch.float32, "none", [], ""
+        )
+
+    return step
+
+
+def _activation(layer: Activate, given: Grid) -> tuple[Step, Grid]:
+    """Codes -> codes on the grid of what the activation can give."""
+    values = torch.from_numpy(given.values)
+    active = Activate(layer.kind, inplace=False)(values)
+    found = Grid.over(float(active.min()), float(active.max()))
+    table, inplace = encode(active, found).numpy(), layer.inplace
+
+    def step(x: Tensor) -> Tensor:
+        out = x if inplace else torch.empty_like(x)
+        _look_up(_flat(x), table, _flat(out))
+        return out
+
+    return step, found
+
+
+def _sum(x: Tensor, y: Tensor, of_x: Grid, of_y: Grid, found: Grid) -> Tensor:
+    a, b = of_x.step / found.step, of_y.step / found.step
+    out = torch.empty_like(x)
+    _add(_flat(x), _flat(y), a, b, found.zero - a * of_x.zero - b * of_y.zero, _flat(out))
+    return out
+
+
+class _Packed:
+    """The passes of one encoder by its present weights. ranges: as `_ranges` gave them, in the same order."""
+
+    def __init__(self, encoder: ImageEncoder, shape: Sequence[int], ranges: Sequence[Range]) -> None:
+        """shape: [R, channels, height, width] of what is encoded."""
+        self._ranges, self._shape = iter(ranges), tuple(shape)
+        self._given = self._next()
+        steps, grid = self._chain(encoder.conv_head, self._given)
+        first, *self._rest = encoder.mlp_layers
+        assert isinstance(first, Linear)
+        self._steps = [*steps, _dense(first, self._shape[1], grid)]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[R, channels, height, width] float32, channels last in memory -> [R, out_features] float32."""
+        x = encode(x, self._given)
+        for step in self._steps:
+            x = step(x)
+        for layer in self._rest:
+            x = layer(x)
+        return x
+
+    def _next(self) -> Grid:
+        return Grid.over(*next(self._ranges))
+
+    def _chain(self, chain: Chain, grid: Grid) -> tuple[list[Step], Grid]:
+        steps: list[Step] = []
+        for layer in chain:
+            if isinstance(layer, Activate):
+                step, grid = _activation(layer, grid)
+            elif isinstance(layer, Convolution):
+                found = self._next()
+                step, grid = _convolution(layer, self._shape, grid, found), found
+                self._shape = (self._shape[0], *_shape_after(layer, self._shape[1:]))
+            else:
+                assert isinstance(layer, ResidualBlock)
+                inner, within = self._chain(layer.res_block_core, grid)
+                found = self._next()
+                step, grid = partial(_residual, inner, grid, within, found), found
+            steps.append(step)
+        return steps, grid
+
+
+def _residual(inner: Sequence[Step], of_x: Grid, of_y: Grid, found: Grid, x: Tensor) -> Tensor:
+    y = x
+    for step in inner:
+        y = step(y)
+    return _sum(x, y, of_x, of_y, found)
+
+
+def _ranges(encoder: ImageEncoder, x: Tensor) -> list[Range]:
+    """The least and the greatest number of the input, then of what each convolution and each residual block gives."""
+    found: list[Range] = []
+
+    def note(x: Tensor, floor: float = -float("inf")) -> None:
+        low, high = (float(end) for end in x.aminmax())
+        found.append((max(low * MARGIN, floor), high * MARGIN))
+
+    def chain(layers: Chain, x: Tensor) -> Tensor:
+        for layer, after in zip(layers, [*list(layers)[1:], None], strict=True):
+            if isinstance(layer, ResidualBlock):
+                x = x + chain(layer.res_block_core, x)
+                note(x)
+            else:
+                x = layer(x)
+            if isinstance(layer, Convolution):
+                floor = SATURATION.get(after.kind) if isinstance(after, Activate) else None
+                note(x, -float("inf") if floor is None else floor)
+        return x
+
+    note(x)
+    chain(encoder.conv_head, x)
+    return found
+
+
+def _fits(encoder: nn.Module, shape: Sequence[int]) -> bool:
+    """Whether all of an encoder's layers are known here, and it multiplies enough."""
+    if not isinstance(encoder, ImageEncoder) or not len(encoder.mlp_layers) or not len(encoder.conv_head):
+        return False
+    known = (Activate, Convolution, Linear, ResidualBlock, Chain, ImageEncoder)
+    return all(isinstance(m, known) for m in encoder.modules()) and _products(encoder, shape) >= FEWEST_PRODUCTS
+
+
+def _products(encoder: ImageEncoder, shape: Sequence[int]) -> int:
+    """Multiplications of one row."""
+    total = sum(layer.weight.numel() for layer in encoder.mlp_layers if isinstance(layer, Linear))
+    for layer in encoder.conv_head.modules():
+        if isinstance(layer, Convolution):
+            shape = _shape_after(layer, shape)
+            total += layer.weight.numel() * shape[1] * shape[2]
+    return total
+
+
+@cache
+def is_exact() -> bool:
+    """Whether this CPU adds up products of codes as whole numbers: older ones cut sums of two at 32,767, and other
+    builds of torch have no such products. Known by an answer, so always the same on one machine."""
+    try:
+        rows, weights = torch.full((16, 64), 255, dtype=torch.uint8), torch.full((32, 64), LARGEST, dtype=torch.int8)
+        packed = torch.ops.onednn.qlinear_prepack(weights, None)
+        scale, zero = torch.ones(32), torch.zeros(32, dtype=torch.int64)
+        found = torch.ops.onednn.qlinear_pointwise(
+            rows, 1.0, 0, packed, scale, zero, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return False
+    return bool((found == 64.0 * 255 * LARGEST).all())
+
+
+class Int8Encoders:
+    """The image encoders of a network as it acts: exact before the first `calibrate`. By observation.
+
+    ranges: of each encoder, for checkpoints.
+    """
+
+    def __init__(self, encoders: Mapping[str, ImageEncoder]) -> None:
+        self._encoders, self._mutex = dict(encoders), threading.Lock()
+        self._packed: dict[str, _Packed] = {}
+        self._version = -1
+        self.ranges: dict[str, list[Range]] = {}
+
+    def calibrate(self, inputs: Mapping[str, Tensor]) -> None:
+        """Take grids from some rows. inputs: as `Network.forward` takes them. Nobody may act meanwhile."""
+        with torch.inference_mode():
+            self.begin_with({name: _ranges(encoder, inputs[name]) for name, encoder in self._encoders.items()})
+
+    def begin_with(self, ranges: Mapping[str, Sequence[Range]]) -> None:
+        """Take grids that `ranges` had; with none, act as exactly as before the first ones."""
+        self.ranges = {name: [(float(low), float(high)) for low, high in own] for name, own in ranges.items()}
+        self._packed, self._version = {}, -1
+
+    def gain(self, shapes: Mapping[str, Sequence[int]]) -> float:
+        """How many times faster pictures are encoded than in fp32, on this thread; the best of some tries of each."""
+        noise = torch.Generator().manual_seed(0)
+        pictures = {name: torch.randn(TIMED_ROWS, *shapes[name], generator=noise) for name in self._encoders}
+        pictures = {name: x.contiguous(memory_format=torch.channels_last) for name, x in pictures.items()}
+        self.calibrate(pictures)
+        times: dict[str, list[float]] = {"int8": [], "fp32": []}
+        with torch.inference_mode():
+            for _ in range(TIMED):
+                start = time.perf_counter()
+                self.encoded(pictures, 0)
+                middle = time.perf_counter()
+                for name, encoder in self._encoders.items():
+                    encoder(pictures[name])
+                times["int8"].append(middle - start)
+                times["fp32"].append(time.perf_counter() - middle)
+        self.begin_with({})
+        return min(times["fp32"]) / min(times["int8"])
+
+    def encoded(self, inputs: Mapping[str, Tensor], version: int) -> dict[str, Tensor]:
+        """Features of pictures, which pass through their encoders as they are: [R, out_features] float32.
+
+        version: of the weights, which do not change meanwhile; packed anew where it is another one.
+        """
+        if not self.ranges:
+            return {}
+        with self._mutex:
+            if self._version != version:
+                self._packed = {
+                    name: _Packed(encoder, inputs[name].shape, self.ranges[name])
+                    for name, encoder in self._encoders.items()
+                }
+                self._version = version
+            packed = self._packed
+        return {name: encode(inputs[name]) for name, encode in packed.items()}
+
+
+def int8_encoders(encoders: Mapping[str, nn.Module], shapes: Mapping[str, Sequence[int]]) -> Int8Encoders | None:
+    """For those that are large enough; None where there are none, or where the CPU has no exact products of int8.
+
+    encoders: of `Network`, by observation; shapes: [channels, height, width] of pictures.
+    """
+    inner = {name: own[0] if isinstance(own, Chain) and len(own) == 1 else own for name, own in encoders.items()}
+    chosen = {name: own for name, own in inner.items() if name in shapes and _fits(own, shapes[name])}
+    if not chosen or not is_exact():
+        return None
+    found = Int8Encoders(chosen)  # type: ignore[arg-type]
+    return found if found.gain(shapes) > WORTH_IT else None

@@ -1,0 +1,109 @@
+"""Pictures encoded in int8 while a policy acts: grids by hand, close to fp32, each row for itself, newest weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from palus.config.appo import AppoNetworkSettings
+from palus.nn import int8
+from palus.nn.int8 import Grid, encode, int8_encoders, is_exact
+from palus.nn.network import Network
+from palus.types import ActionSpec, BehaviorSpec, Discrete, ObservationSpec
+
+PICTURE = ObservationSpec("obs", (3, 72, 128), "uint8")
+SPEC = BehaviorSpec("Doom", (PICTURE,), ActionSpec((Discrete(5),)))
+needs_products = pytest.mark.skipif(not is_exact(), reason="this CPU, or this torch, has no exact products of int8")
+
+
+def pictures(rows: int, seed: int = 0) -> dict[str, torch.Tensor]:
+    coarse = np.random.default_rng(seed).integers(0, 256, (rows, 3, 9, 16))
+    return {"obs": torch.from_numpy(np.kron(coarse, np.ones((8, 8), int)).astype(np.uint8))}
+
+
+def network(encoder: str, monkeypatch: Any, **changes: Any) -> Network:
+    """Untrained, with moments of observations; it acts in int8 whatever the clock says of this machine."""
+    monkeypatch.setattr(int8, "WORTH_IT", 0.0)
+    settings = AppoNetworkSettings(vis_encode_type=encoder, **changes)
+    made = Network(SPEC, settings, torch.Generator().manual_seed(3))
+    made.scalers["obs"].update(pictures(64, 9)["obs"].numpy(), np.arange(64))
+    assert made.act_in_int8()
+    return made
+
+
+def calibrate(policy: Network, seed: int = 1) -> None:
+    assert policy.int8 is not None
+    policy.int8.calibrate(policy.inputs({"obs": pictures(32, seed)["obs"].numpy()}))
+
+
+def test_codes_are_those_of_the_grid() -> None:
+    grid = Grid.over(-1.0, 1.55)  # 255 steps of 0.01
+    assert grid.zero == 100 and grid.step == pytest.approx(0.01)
+    x = torch.tensor([0.0, 0.004, 0.006, -0.5, 1.549, 7.0, -7.0])
+    assert encode(x, grid).tolist() == [100, 100, 101, 50, 255, 255, 0]
+    assert grid.values[[100, 50]] == pytest.approx([0.0, -0.5], abs=1e-6)
+    assert Grid.over(0.5, 1.0).zero == 0 and Grid.over(-1.0, -0.5).zero == 255  # 0 is always a number of the grid
+
+
+@needs_products
+@pytest.mark.parametrize("encoder", ["convnet_simple", "resnet_strided", "nature_cnn", "convnet_impala"])
+def test_a_policy_decides_nearly_as_in_fp32(encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = network(encoder, monkeypatch, image_layers=2)
+    states = torch.zeros(16, policy.state_size)
+    exact = policy.act(pictures(16), states)
+    for part, before in zip(policy.act(pictures(16), states), exact, strict=True):
+        assert part is not None and torch.equal(part, before)  # nothing was calibrated yet
+    calibrate(policy)
+    coded = policy.act(pictures(16), states)
+    for part, before in zip(coded, exact, strict=True):
+        error = float((part - before).norm() / before.norm())
+        assert 1e-5 < error < 0.06, error
+
+
+@needs_products
+def test_a_row_does_not_depend_on_the_rows_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = network("resnet_strided", monkeypatch)
+    calibrate(policy)
+    assert policy.int8 is not None
+    inputs = policy.inputs({"obs": pictures(48)["obs"].numpy()})
+    alone = policy.inputs({"obs": pictures(48)["obs"].numpy()[16:32]})
+    (together,), (apart,) = (policy.int8.encoded(x, 0).values() for x in (inputs, alone))
+    assert torch.equal(together[16:32], apart)
+
+
+@needs_products
+def test_the_newest_weights_act_and_foreign_ones_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, states = network("convnet_simple", monkeypatch), torch.zeros(16, 512)
+    calibrate(policy)
+    before = policy.act(pictures(16), states)[2]
+    with torch.no_grad():
+        policy.weights.master.mul_(0.5)
+    policy.version += 1
+    after = policy.act(pictures(16), states)[2]
+    assert policy.int8 is not None
+    ranges, policy.int8 = policy.int8.ranges, None
+    exact = policy.act(pictures(16), states)[2]
+    assert float((after - exact).norm() / exact.norm()) < 0.1 < float((before - exact).norm() / exact.norm())
+    assert policy.act_in_int8()
+    policy.int8.begin_with(ranges)
+    assert torch.equal(policy.act(pictures(16), states)[2], after)
+    policy.load_arrays(policy.arrays())  # whose ranges nobody knows
+    assert torch.equal(policy.act(pictures(16), states)[2], exact)
+
+
+def test_what_gains_nothing_acts_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = ObservationSpec("obs", (1, 20, 20), "uint8")
+    spec = BehaviorSpec("Small", (small,), ActionSpec((Discrete(2),)))
+    assert not Network(spec, AppoNetworkSettings(vis_encode_type="simple"), None).act_in_int8()
+    settings = AppoNetworkSettings(vis_encode_type="convnet_simple", memory=None)
+    assert not Network(SPEC, settings, None, torch.bfloat16).act_in_int8()
+    monkeypatch.setattr(int8, "WORTH_IT", 100.0)
+    assert not Network(SPEC, settings, None).act_in_int8()
+    monkeypatch.setattr(int8, "WORTH_IT", 0.0)
+    pooling = Network(SPEC, AppoNetworkSettings(vis_encode_type="resnet_impala", memory=None), None)
+    assert int8_encoders(dict(pooling._parts[""][0].encoders.items()), {"obs": PICTURE.shape}) is None
+    monkeypatch.setattr(int8, "is_exact", lambda: False)
+    assert not Network(SPEC, settings, None).act_in_int8()
