@@ -60,6 +60,7 @@ class Row:
 
 ROWS = {
     HEALTH: Row(HEALTH),
+    f"{HEALTH}-fp32": Row(HEALTH, ("palus.matmul=highest",)),
     f"{HEALTH}-pictures": Row(HEALTH, ("palus.env_options.measurements=false",)),
     "doom-basic": Row("doom-basic"),
     "doom-defend-the-center": Row("doom-defend-the-center"),
