@@ -178,8 +178,7 @@ class Learner:
         if int8 is not None and len(active):
             rows = active[np.linspace(0, len(active) - 1, CALIBRATED_ROWS).astype(np.int64)]
             inputs = self.network.inputs({name: flat(x) for name, x in rollout.observations.items()}, rows)
-            with self.network.lock:
-                int8.calibrate(inputs)
+            int8.calibrate(inputs)
 
     @property
     def takes_rays(self) -> bool:

@@ -290,14 +290,15 @@ class Int8Encoders:
         self.ranges: dict[str, list[Range]] = {}
 
     def calibrate(self, inputs: Mapping[str, Tensor]) -> None:
-        """Take grids from some rows. inputs: as `Network.forward` takes them. Nobody may act meanwhile."""
+        """Take grids from some rows. inputs: as `Network.forward` takes them, whose weights do not change meanwhile."""
         with torch.inference_mode():
             self.begin_with({name: _ranges(encoder, inputs[name]) for name, encoder in self._encoders.items()})
 
     def begin_with(self, ranges: Mapping[str, Sequence[Range]]) -> None:
         """Take grids that `ranges` had; with none, act as exactly as before the first ones."""
-        self.ranges = {name: [(float(low), float(high)) for low, high in own] for name, own in ranges.items()}
-        self._packed, self._version = {}, -1
+        with self._mutex:
+            self.ranges = {name: [(float(low), float(high)) for low, high in own] for name, own in ranges.items()}
+            self._packed, self._version = {}, -1
 
     def gain(self, shapes: Mapping[str, Sequence[int]]) -> float:
         """How many times faster pictures are encoded than in fp32, on this thread; the best of some tries of each."""
@@ -323,10 +324,8 @@ class Int8Encoders:
 
         version: of the weights, which do not change meanwhile; packed anew where it is another one.
         """
-        if not self.ranges:
-            return {}
         with self._mutex:
-            if self._version != version:
+            if self._version != version and self.ranges:
                 self._packed = {
                     name: _Packed(encoder, inputs[name].shape, self.ranges[name])
                     for name, encoder in self._encoders.items()
