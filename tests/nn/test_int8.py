@@ -10,7 +10,7 @@ import torch
 
 from palus.config.appo import AppoNetworkSettings
 from palus.nn import int8
-from palus.nn.int8 import Grid, encode, int8_encoders, is_exact
+from palus.nn.int8 import Grid, encode, int8_acting, is_exact
 from palus.nn.network import Network
 from palus.types import ActionSpec, BehaviorSpec, Discrete, ObservationSpec
 
@@ -70,7 +70,7 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(monkeypatch: pytest.MonkeyP
     assert policy.int8 is not None
     inputs = policy.inputs({"obs": pictures(48)["obs"].numpy()})
     alone = policy.inputs({"obs": pictures(48)["obs"].numpy()[16:32]})
-    (together,), (apart,) = (policy.int8.encoded(x, 0).values() for x in (inputs, alone))
+    together, apart = (policy.int8.encoded(x, 0)[0]["obs"] for x in (inputs, alone))
     assert torch.equal(together[16:32], apart)
 
 
@@ -104,6 +104,6 @@ def test_what_gains_nothing_acts_exactly(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not Network(SPEC, settings, None).act_in_int8()
     monkeypatch.setattr(int8, "WORTH_IT", 0.0)
     pooling = Network(SPEC, AppoNetworkSettings(vis_encode_type="resnet_impala", memory=None), None)
-    assert int8_encoders(dict(pooling._parts[""][0].encoders.items()), {"obs": PICTURE.shape}) is None
+    assert int8_acting(*pooling._parts[""][:2], {"obs": PICTURE.shape}) is None
     monkeypatch.setattr(int8, "is_exact", lambda: False)
     assert not Network(SPEC, settings, None).act_in_int8()

@@ -8,7 +8,7 @@ all T B decisions where autograd adds up T small ones. Equations, weight layout 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,20 @@ from palus.config.network import Memory
 from palus.nn.graph import Graph
 from palus.nn.parameters import xavier_uniform
 from palus.types import F32
+
+
+def _gru_gates(x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """r and z side by side [B, 2 H], n [B, H]. x, g: [B, 3 H], products of input and state with their weights."""
+    H = x.shape[1] // 3
+    rz = torch.sigmoid(x[:, : 2 * H] + g[:, : 2 * H])
+    return rz, torch.tanh(torch.addcmul(x[:, 2 * H :], rz[:, :H], g[:, 2 * H :]))
+
+
+def _lstm_gates(a: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """i, f, g, o side by side [B, 4 H], c' [B, H]. a: [B, 4 H], both products together; c: [B, H]."""
+    H = c.shape[1]
+    s = torch.cat([a[:, : 2 * H].sigmoid(), a[:, 2 * H : 3 * H].tanh(), a[:, 3 * H :].sigmoid()], 1)
+    return s, torch.addcmul(s[:, H : 2 * H] * c, s[:, :H], s[:, 2 * H : 3 * H])
 
 
 class GruSteps(torch.autograd.Function):
@@ -40,8 +54,7 @@ class GruSteps(torch.autograd.Function):
         for t in range(T):
             h = h * keep[t]
             g = F.linear(h.to(weight.dtype), weight).float().add_(bias32)
-            rz = torch.sigmoid(x[t, :, : 2 * H] + g[:, : 2 * H])
-            n = torch.tanh(torch.addcmul(x[t, :, 2 * H :], rz[:, :H], g[:, 2 * H :]))
+            rz, n = _gru_gates(x[t], g)
             before.append(h)
             gates.append(torch.cat([rz, n], 1))
             hidden.append(g[:, 2 * H :])
@@ -91,8 +104,7 @@ class LstmSteps(torch.autograd.Function):
             a = F.linear(h.to(weight.dtype), weight).float().add_(bias32).add_(x[t])
             before_h.append(h)
             before_c.append(c)
-            s = torch.cat([a[:, : 2 * H].sigmoid(), a[:, 2 * H : 3 * H].tanh(), a[:, 3 * H :].sigmoid()], 1)
-            c = torch.addcmul(s[:, H : 2 * H] * c, s[:, :H], s[:, 2 * H : 3 * H])
+            s, c = _lstm_gates(a, c)
             squashed = c.tanh()
             h = torch.mul(s[:, 3 * H :], squashed, out=out[t])
             gates.append(s)
@@ -122,6 +134,9 @@ class LstmSteps(torch.autograd.Function):
 
 _gru: Callable[..., tuple[Tensor, Tensor]] = GruSteps.apply
 _lstm: Callable[..., tuple[Tensor, Tensor, Tensor]] = LstmSteps.apply
+
+
+Product = Callable[[Tensor], Tensor]
 
 
 class Core(nn.Module):
@@ -168,6 +183,26 @@ class Core(nn.Module):
                 out, h = _gru(projected, parts[layer], keep, w_hh, b_hh)
             hidden.append(h)
             x = out.view(T * B, -1).to(dtype)
+        return x, torch.cat([*hidden, *cells], 1)
+
+    def act(self, x: Tensor, states: Tensor, products: Sequence[tuple[Product, Product]]) -> tuple[Tensor, Tensor]:
+        """`forward` of one decision of rows that all go on, without gradient.
+
+        products: of every layer, what gives x W + b [B, gates] of its input and of its state.
+        """
+        parts = torch.split(states, self.out_features, 1)
+        hidden, cells = [], []
+        for layer, (of_input, of_state) in enumerate(products):
+            h, given = parts[layer], of_input(x)
+            if self.is_lstm:
+                s, c = _lstm_gates(of_state(h).add_(given), parts[self.layers + layer])
+                h = s[:, 3 * self.out_features :] * c.tanh()
+                cells.append(c)
+            else:
+                rz, n = _gru_gates(given, of_state(h))
+                h = torch.lerp(n, h, rz[:, self.out_features :])
+            hidden.append(h)
+            x = h
         return x, torch.cat([*hidden, *cells], 1)
 
     @torch.no_grad()

@@ -1,8 +1,8 @@
-"""Pictures encoded in int8 while a policy acts, on CPUs without a faster format: learning stays as exact as it was.
+"""Pictures encoded, and remembered, in int8 while a policy acts, on CPUs without a faster format; it learns in fp32.
 
 Activations are codes 0..255, one grid for each layer's; weights -127..127, one scale for each output; sums are whole
 numbers, so a row's result does not depend on the rows beside it. Grids come from the activations of some decisions of
-the latest rollout (`Int8Encoders.calibrate`), weights from the newest. What is recorded of a decision are the
+the latest rollout (`Int8Acting.calibrate`), weights from the newest. What is recorded of a decision are the
 probabilities that it was drawn with, so importance ratios know of the rounding.
 Source: Jacob et al. 2018 (arXiv 1712.05877), sections 2.1 to 2.3; for actors of reinforcement learning Krishnan et al.
 2022 (QuaRL, arXiv 1910.01055), section 4. Products are oneDNN's, which torch's own compiler uses too.
@@ -21,7 +21,8 @@ import torch
 from numba import njit
 from torch import Tensor, nn
 
-from palus.nn.encoders import ImageEncoder, ResidualBlock
+from palus.nn.cores import Core
+from palus.nn.encoders import Apart, ImageEncoder, Joint, ResidualBlock
 from palus.nn.layers import Activate, Chain, Convolution, Linear
 from palus.types import F32, AnyArray
 
@@ -29,7 +30,9 @@ LARGEST = 127
 """Of a weight's code."""
 MARGIN = 1.1
 """Grids reach so much further than what was seen: the next rollout's decisions are others."""
-CALIBRATED_ROWS = 32
+CALIBRATED_ROWS = 16
+CORE = ""
+"""Stands among names of observations."""
 FEWEST_PRODUCTS = 2_000_000
 """Multiplications of a row. Smaller encoders have little to gain."""
 WORTH_IT = 1.5
@@ -62,12 +65,28 @@ class Grid:
         return values
 
 
+UNIT = Grid.over(-1.0, 1.0)
+
+
 @njit(cache=True, nogil=True, fastmath=True)
 def _encode(x: F32, per_step: float, zero: float, codes: AnyArray) -> None:
     """x: [n]; codes: [n] uint8."""
     a, b, low, high = np.float32(per_step), np.float32(zero + 0.5), np.float32(0.0), np.float32(255.0)
     for i in range(x.shape[0]):
         codes[i] = np.uint8(min(max(x[i] * a + b, low), high))
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _encode_weights(weight: F32, scale: F32, codes: AnyArray) -> None:
+    """weight: [n, m]; scale: [n], of a row what its largest weight's code stands for; codes: [n, m] int8."""
+    for i in range(weight.shape[0]):
+        row, most = weight[i], np.float32(1e-12)
+        for j in range(row.shape[0]):
+            most = max(most, abs(row[j]))
+        scale[i] = most / np.float32(LARGEST)
+        per_step, half = np.float32(LARGEST) / most, np.float32(LARGEST + 0.5)
+        for j in range(row.shape[0]):
+            codes[i, j] = np.int8(np.int32(row[j] * per_step + half) - LARGEST)  # what is cut is positive
 
 
 @njit(cache=True, nogil=True)
@@ -100,8 +119,8 @@ def encode(x: Tensor, grid: Grid) -> Tensor:
 
 def _weights(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Codes of the weights, and scale and zero of each output."""
-    scale = weight.flatten(1).abs().amax(1).clamp(min=1e-12) / LARGEST
-    codes = (weight / scale.view(-1, *[1] * (weight.ndim - 1))).round_().to(torch.int8)
+    codes, scale = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
+    _encode_weights(weight.contiguous().flatten(1).numpy(), scale.numpy(), codes.flatten(1).numpy())
     return codes, scale, torch.zeros(len(weight), dtype=torch.int64)
 
 
@@ -131,20 +150,30 @@ def _convolution(layer: Convolution, shape: Sequence[int], given: Grid, found: G
     return step
 
 
-def _dense(layer: Linear, channels: int, given: Grid) -> Step:
-    """Codes of pictures -> [R, out] float32. channels: of the pictures, whose memory has them last."""
-    weight = layer.weight.detach()
-    weight = weight.view(len(weight), channels, -1).transpose(1, 2).flatten(1)
-    codes, scale, zero = _weights(weight)
-    packed, bias = torch.ops.onednn.qlinear_prepack(codes, None), layer.bias.detach().clone()
+def _product(weight: Tensor, bias: Tensor, given: Grid) -> Step:
+    """Codes [R, in] -> [R, out] float32."""
+    codes, scale, zero = _weights(weight.detach())
+    packed, bias = torch.ops.onednn.qlinear_prepack(codes, None), bias.detach().clone()
 
     def step(x: Tensor) -> Tensor:
-        rows = x.permute(0, 2, 3, 1).reshape(len(x), -1)
         return torch.ops.onednn.qlinear_pointwise(  # type: ignore[no-any-return]
-            rows, given.step, given.zero, packed, scale, zero, bias, 1.0, 0, torch.float32, "none", [], ""
+            x, given.step, given.zero, packed, scale, zero, bias, 1.0, 0, torch.float32, "none", [], ""
         )
 
     return step
+
+
+def _dense(layer: Linear, channels: int, given: Grid) -> Step:
+    """Codes of pictures -> [R, out] float32. channels: of the pictures, whose memory has them last."""
+    weight = layer.weight.view(layer.out_features, channels, -1).transpose(1, 2).flatten(1)
+    product = _product(weight, layer.bias, given)
+    return lambda x: product(x.permute(0, 2, 3, 1).reshape(len(x), -1))
+
+
+def _coded(weight: Tensor, bias: Tensor, given: Grid) -> Step:
+    """[R, in] float32 -> [R, out] float32."""
+    product = _product(weight, bias, given)
+    return lambda x: product(encode(x.contiguous(), given))
 
 
 def _activation(layer: Activate, given: Grid) -> tuple[Step, Grid]:
@@ -222,25 +251,36 @@ def _ranges(encoder: ImageEncoder, x: Tensor) -> list[Range]:
     """The least and the greatest number of the input, then of what each convolution and each residual block gives."""
     found: list[Range] = []
 
-    def note(x: Tensor, floor: float = -float("inf")) -> None:
-        low, high = (float(end) for end in x.aminmax())
-        found.append((max(low * MARGIN, floor), high * MARGIN))
-
     def chain(layers: Chain, x: Tensor) -> Tensor:
         for layer, after in zip(layers, [*list(layers)[1:], None], strict=True):
             if isinstance(layer, ResidualBlock):
                 x = x + chain(layer.res_block_core, x)
-                note(x)
+                found.append(_range(x))
             else:
                 x = layer(x)
             if isinstance(layer, Convolution):
-                floor = SATURATION.get(after.kind) if isinstance(after, Activate) else None
-                note(x, -float("inf") if floor is None else floor)
+                found.append(_range(x, SATURATION.get(after.kind) if isinstance(after, Activate) else None))
         return x
 
-    note(x)
+    found.append(_range(x))
     chain(encoder.conv_head, x)
     return found
+
+
+def _range(x: Tensor, floor: float | None = None) -> Range:
+    """How far a grid for such numbers reaches. floor: what is below makes no difference."""
+    low, high = (MARGIN * float(end) for end in x.aminmax())
+    return low if floor is None else max(low, floor), high
+
+
+def _core(core: Core, given: Grid) -> Remember:
+    """One decision's pass by the present weights. given: of what the core is given; its states lie within +-1."""
+    weights = [layer[:4] for layer in core.core.all_weights]
+    products = [
+        (_coded(w_ih, b_ih, UNIT if k else given), _coded(w_hh, b_hh, UNIT))
+        for k, (w_ih, w_hh, b_ih, b_hh) in enumerate(weights)
+    ]
+    return lambda x, states, keep: core.act(x, states, products)
 
 
 def _fits(encoder: nn.Module, shape: Sequence[int]) -> bool:
@@ -277,50 +317,41 @@ def is_exact() -> bool:
     return bool((found == 64.0 * 255 * LARGEST).all())
 
 
-class Int8Encoders:
-    """The image encoders of a network as it acts: exact before the first `calibrate`. By observation.
+Remember = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""As `Core.forward` of one decision of rows that all go on."""
 
-    ranges: of each encoder, for checkpoints.
+
+class Int8Acting:
+    """The image encoders of a network, and the core behind them, as it acts: exact before the first `calibrate`.
+
+    ranges: of the encoders by observation, under CORE of what all encoders give; for checkpoints.
     """
 
-    def __init__(self, encoders: Mapping[str, ImageEncoder]) -> None:
-        self._encoders, self._mutex = dict(encoders), threading.Lock()
+    def __init__(self, images: Mapping[str, ImageEncoder], encoder: nn.Module, core: Core) -> None:
+        """images: those to be encoded so; encoder: of all observations."""
+        self._images, self._encoder, self._core, self._mutex = dict(images), encoder, core, threading.Lock()
         self._packed: dict[str, _Packed] = {}
+        self._remember: Remember | None = None
         self._version = -1
         self.ranges: dict[str, list[Range]] = {}
 
     def calibrate(self, inputs: Mapping[str, Tensor]) -> None:
         """Take grids from some rows. inputs: as `Network.forward` takes them, whose weights do not change meanwhile."""
         with torch.inference_mode():
-            self.begin_with({name: _ranges(encoder, inputs[name]) for name, encoder in self._encoders.items()})
+            found = {name: _ranges(encoder, inputs[name]) for name, encoder in self._images.items()}
+            if self._core.layers:
+                found[CORE] = [_range(self._encoder.forward(inputs))]
+        self.begin_with(found)
 
     def begin_with(self, ranges: Mapping[str, Sequence[Range]]) -> None:
         """Take grids that `ranges` had; with none, act as exactly as before the first ones."""
         with self._mutex:
             self.ranges = {name: [(float(low), float(high)) for low, high in own] for name, own in ranges.items()}
-            self._packed, self._version = {}, -1
+            self._packed, self._remember, self._version = {}, None, -1
 
-    def gain(self, shapes: Mapping[str, Sequence[int]]) -> float:
-        """How many times faster pictures are encoded than in fp32, on this thread; the best of some tries of each."""
-        noise = torch.Generator().manual_seed(0)
-        pictures = {name: torch.randn(TIMED_ROWS, *shapes[name], generator=noise) for name in self._encoders}
-        pictures = {name: x.contiguous(memory_format=torch.channels_last) for name, x in pictures.items()}
-        self.calibrate(pictures)
-        times: dict[str, list[float]] = {"int8": [], "fp32": []}
-        with torch.inference_mode():
-            for _ in range(TIMED):
-                start = time.perf_counter()
-                self.encoded(pictures, 0)
-                middle = time.perf_counter()
-                for name, encoder in self._encoders.items():
-                    encoder(pictures[name])
-                times["int8"].append(middle - start)
-                times["fp32"].append(time.perf_counter() - middle)
-        self.begin_with({})
-        return min(times["fp32"]) / min(times["int8"])
-
-    def encoded(self, inputs: Mapping[str, Tensor], version: int) -> dict[str, Tensor]:
-        """Features of pictures, which pass through their encoders as they are: [R, out_features] float32.
+    def encoded(self, inputs: Mapping[str, Tensor], version: int) -> tuple[dict[str, Tensor], Remember | None]:
+        """Features of pictures, which pass through their encoders as they are: [R, out_features] float32; and what
+        stands in for the core, None where it computes itself.
 
         version: of the weights, which do not change meanwhile; packed anew where it is another one.
         """
@@ -328,21 +359,40 @@ class Int8Encoders:
             if self._version != version and self.ranges:
                 self._packed = {
                     name: _Packed(encoder, inputs[name].shape, self.ranges[name])
-                    for name, encoder in self._encoders.items()
+                    for name, encoder in self._images.items()
                 }
+                self._remember = _core(self._core, Grid.over(*self.ranges[CORE][0])) if self._core.layers else None
                 self._version = version
-            packed = self._packed
-        return {name: encode(inputs[name]) for name, encode in packed.items()}
+            packed, remember = self._packed, self._remember
+        return {name: encode(inputs[name]) for name, encode in packed.items()}, remember
+
+    def gain(self, shapes: Mapping[str, Sequence[int]]) -> float:
+        """How many times faster pictures are encoded than in fp32, on this thread; the best of some tries of each."""
+        noise = torch.Generator().manual_seed(0)
+        times: dict[str, float] = {"int8": 0.0, "fp32": 0.0}
+        for name, encoder in self._images.items():
+            x = torch.randn(TIMED_ROWS, *shapes[name], generator=noise).contiguous(memory_format=torch.channels_last)
+            with torch.inference_mode():
+                packed = _Packed(encoder, x.shape, _ranges(encoder, x))
+                tries = [(_seconds(packed, x), _seconds(encoder, x)) for _ in range(TIMED)]
+            for kind, own in zip(times, zip(*tries, strict=True), strict=True):
+                times[kind] += min(own)
+        return times["fp32"] / times["int8"]
 
 
-def int8_encoders(encoders: Mapping[str, nn.Module], shapes: Mapping[str, Sequence[int]]) -> Int8Encoders | None:
-    """For those that are large enough; None where there are none, or where the CPU has no exact products of int8.
+def _seconds(encode: Step, x: Tensor) -> float:
+    start = time.perf_counter()
+    encode(x)
+    return time.perf_counter() - start
 
-    encoders: of `Network`, by observation; shapes: [channels, height, width] of pictures.
-    """
-    inner = {name: own[0] if isinstance(own, Chain) and len(own) == 1 else own for name, own in encoders.items()}
+
+def int8_acting(encoder: Apart | Joint, core: Core, shapes: Mapping[str, Sequence[int]]) -> Int8Acting | None:
+    """For a network with large image encoders; None where there are none, or where the CPU is not faster so, or has no
+    exact products of int8. shapes: [channels, height, width] of pictures, by observation."""
+    named = encoder.encoders.items()
+    inner = {name: own[0] if isinstance(own, Chain) and len(own) == 1 else own for name, own in named}
     chosen = {name: own for name, own in inner.items() if name in shapes and _fits(own, shapes[name])}
     if not chosen or not is_exact():
         return None
-    found = Int8Encoders(chosen)  # type: ignore[arg-type]
+    found = Int8Acting(chosen, encoder, core)  # type: ignore[arg-type]
     return found if found.gain(shapes) > WORTH_IT else None

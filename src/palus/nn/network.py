@@ -21,7 +21,7 @@ from palus.nn.action_head import ActionHead
 from palus.nn.cores import Core
 from palus.nn.encoders import Apart, Joint
 from palus.nn.graph import FORBIDDEN, Graph, PolicyOutputs, close_policy, open_policy
-from palus.nn.int8 import Int8Encoders, int8_encoders
+from palus.nn.int8 import Int8Acting, Remember, int8_acting
 from palus.nn.layers import Chain, Linear, fully_connected
 from palus.nn.lock import SharedLock
 from palus.nn.parameters import FlatParameters, xavier_uniform
@@ -91,7 +91,7 @@ class Network(nn.Module):
             if isinstance(module, SelfAttention):
                 module.compiled = False
         self.returns: RunningMoments | None = None
-        self.int8: Int8Encoders | None = None
+        self.int8: Int8Acting | None = None
         parts = zip(spec.actions.parts, spec.actions.parameter_slices, strict=True)
         choices = [np.arange(k.start, k.stop) for part, k in parts if isinstance(part, Discrete)]
         self._choices = place.tensor(np.concatenate([np.zeros(0, np.int64), *choices]))
@@ -134,7 +134,7 @@ class Network(nn.Module):
                         nn.init.zeros_(module.bias)
 
     def act_in_int8(self) -> bool:
-        """Encode pictures in int8 where it acts, from the next `Int8Encoders.calibrate` on; whether it does.
+        """Encode pictures in int8 where it acts, from the next `Int8Acting.calibrate` on; whether it does.
 
         It does where that is faster: for large encoders on CPUs with such products, beside weights in fp32. Not where
         the critic remembers by pictures of its own.
@@ -142,7 +142,8 @@ class Network(nn.Module):
         is_fp32 = self.place.compiled and self.weights.work.dtype == torch.float32
         if is_fp32 and (len(self.sides) == 1 or not self.state_size):
             shapes = {o.name: o.shape for o in self.spec.observations if o.is_image}
-            self.int8 = int8_encoders(dict(self._parts[self.sides[0]][0].encoders.items()), shapes)
+            encoder, core, _ = self._parts[self.sides[0]]
+            self.int8 = int8_acting(encoder, core, shapes)
         return self.int8 is not None
 
     def _in_order(self) -> Iterator[nn.Module]:
@@ -167,17 +168,22 @@ class Network(nn.Module):
         return images(self.spec, self.settings, layers, first, *last)
 
     def forward(
-        self, inputs: Inputs, states: Tensor, keep: Tensor, masks: Tensor | None = None
+        self,
+        inputs: Inputs,
+        states: Tensor,
+        keep: Tensor,
+        masks: Tensor | None = None,
+        remember: Remember | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         """T steps of B rows. inputs: name -> [T B, *shape], time first, as `inputs` makes them; states: [B, S] float32;
         keep: [T, B] float32, 0 where the row's state is zero before step t (both are read where there is memory);
-        masks: [T B, M] bool.
+        masks: [T B, M] bool; remember: stands in for the core, of a network with one side.
 
         Returns parameters [T B, L], values [T B, streams] (normalised where `returns` is; None with a critic of the
         learner's) and states [B, S], all float32.
         """
         own = torch.tensor_split(states, len(self.sides), 1)
-        features, after = self._features(self.sides[0], inputs, own[0], keep)
+        features, after = self._features(self.sides[0], inputs, own[0], keep, remember)
         parameters = self._masked(self.action_parameterization.forward(features), masks)
         if len(self.sides) > 1:
             features, remembered = self._features(self.sides[1], inputs, own[1], keep)
@@ -185,9 +191,11 @@ class Network(nn.Module):
         values = _values_of(self.critic_linear, features) if self.has_values else None
         return parameters, values, after
 
-    def _features(self, side: str, inputs: Inputs, state: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+    def _features(
+        self, side: str, inputs: Inputs, state: Tensor, keep: Tensor, remember: Remember | None = None
+    ) -> tuple[Tensor, Tensor]:
         encoder, core, decoder = self._parts[side]
-        x, state = core.forward(encoder.forward(inputs), state, keep)
+        x, state = (remember or core.forward)(encoder.forward(inputs), state, keep)
         return decoder.forward(x).float(), state  # the heads are small, and their outputs are compared: float32
 
     def _masked(self, parameters: Tensor, masks: Tensor | None) -> Tensor:
@@ -220,14 +228,16 @@ class Network(nn.Module):
         with self.lock.reading():
             compiled, device = self.place.compiled, self.place.device
             inputs = self.inputs({name: o.numpy() if compiled else o for name, o in observations.items()})
+            remember: Remember | None = None
             if self.int8 is not None:
-                inputs |= self.int8.encoded(inputs, self.version)
+                features, remember = self.int8.encoded(inputs, self.version)
+                inputs |= features
             states, keep = states.to(device), torch.ones(1, R, device=device)
             masks = None if masks is None else masks.to(device)
             if not self.state_size and len(self.sides) > 1:
-                features, _ = self._features(self.sides[0], inputs, states, keep)
-                return self._masked(self.action_parameterization.forward(features), masks), None, states
-            parameters, values, after = self(inputs, states, keep, masks)
+                x, _ = self._features(self.sides[0], inputs, states, keep)
+                return self._masked(self.action_parameterization.forward(x), masks), None, states
+            parameters, values, after = self(inputs, states, keep, masks, remember)
             return parameters, values if values is None else self.denormalize(values[:, 0]), after
 
     def values(
