@@ -225,7 +225,7 @@ def markdown(report: Json) -> str:
     ]
     for game in (DOOM, SYNTHETIC):
         runs = [run for run in report["runs"] if run["game"] == game]
-        parts += [f"## {game}", _table(runs)]
+        parts += [f"## {game}", _table(runs)] if runs else []
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
