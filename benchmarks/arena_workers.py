@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,7 @@ PAIR_S, PAIRS = 5.0, 6
 REPORT_PAIRS = 2
 """Handed in together: 10 s of it."""
 MODELS = 200
+CLIENTS, CONNECTIONS = 50, 100
 
 
 @dataclass
@@ -59,18 +62,20 @@ class Clock:
 
 
 class Workers:
-    """All simulated workers of one arena."""
+    """All simulated workers of one arena. clients: they share these, each a few; one client's pool of connections looks
+    at all requests that wait for each that ends, which took more than the arena itself."""
 
-    def __init__(self, client: httpx.AsyncClient, token: str, played: UnitReport) -> None:
-        self._client, self._played = client, played
+    def __init__(self, clients: Sequence[httpx.AsyncClient], token: str, played: UnitReport) -> None:
+        self._clients, self._played = clients, played
         self._headers = {"Authorization": f"Bearer {token}"}
         self.clock = Clock()
 
-    async def post(self, path: str, body: Any) -> Any:
+    async def post(self, number: int, path: str, body: Any) -> Any:
         """The arena's answer; told again, as a worker does, when it has too much to do."""
         while True:
             began = time.perf_counter()
-            answer = await self._client.post(f"/api/worker/{path}", json=body, headers=self._headers)
+            client = self._clients[number % len(self._clients)]
+            answer = await client.post(f"/api/worker/{path}", json=body, headers=self._headers)
             self.clock.requests.append((path, time.perf_counter() - began))
             if answer.status_code == 200:
                 return answer.json()
@@ -81,18 +86,18 @@ class Workers:
         """Ask for work that there is none of, as often as the arena wants."""
         await asyncio.sleep(start_s)
         about = {"games": ["doom_duel"]}
-        told = await self.post("hello", {"worker": f"idle-{number}", "about": about})
+        told = await self.post(number, "hello", {"worker": f"idle-{number}", "about": about})
         while True:
-            answer = await self.post("take", {"worker": told["worker"], "about": about, "jobs": PAIRS})
+            answer = await self.post(number, "take", {"worker": told["worker"], "about": about, "jobs": PAIRS})
             await asyncio.sleep(answer["pause_s"])
 
     async def busy(self, number: int, start_s: float) -> None:
         """Take, wait, hand in."""
         await asyncio.sleep(start_s)
         about = {"games": [ENV], "platform": platform_name(), "runtimes": runtimes()}
-        told = await self.post("hello", {"worker": f"busy-{number}", "about": about})
+        told = await self.post(number, "hello", {"worker": f"busy-{number}", "about": about})
         while True:
-            answer = await self.post("take", {"worker": told["worker"], "about": about, "jobs": PAIRS})
+            answer = await self.post(number, "take", {"worker": told["worker"], "about": about, "jobs": PAIRS})
             await asyncio.sleep(answer["pause_s"])
             left = answer["jobs"]
             while left:
@@ -102,9 +107,11 @@ class Workers:
                     {"job": job["job_id"], "secret": job["secret"], "report": self._report(job["payload"])}
                     for job in done
                 ]
-                self.clock.void += len((await self.post("finish", {"reports": reports}))["void"])
+                self.clock.void += len((await self.post(number, "finish", {"reports": reports}))["void"])
                 if left:
-                    await self.post("renew", {"jobs": [job["job_id"] for job in left], "secret": left[0]["secret"]})
+                    await self.post(
+                        number, "renew", {"jobs": [job["job_id"] for job in left], "secret": left[0]["secret"]}
+                    )
 
     def _report(self, payload: dict[str, Any]) -> dict[str, Any]:
         order = Unit.from_payload(payload)
@@ -147,9 +154,12 @@ async def measure(
     sides = [house_player(name, ENV) for name in ("ball-chaser", "goalie-striker")]
     played = play_unit(Unit(ENV, 1, (sides[0], sides[1])))
     assert played.env.build_hash == env_build(ENV).build_hash
-    limits = httpx.Limits(max_connections=100, max_keepalive_connections=100)
-    async with httpx.AsyncClient(base_url=url, limits=limits, timeout=60.0) as client:
-        workers = Workers(client, token, played)
+    limits = httpx.Limits(max_connections=CONNECTIONS // CLIENTS, max_keepalive_connections=CONNECTIONS // CLIENTS)
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [httpx.AsyncClient(base_url=url, limits=limits, timeout=60.0) for _ in range(CLIENTS)]
+        for client in clients:
+            await stack.enter_async_context(client)
+        workers = Workers(clients, token, played)
         tasks = [workers.idle(number, args.warm_s * number / args.idle) for number in range(args.idle)]
         tasks += [workers.busy(number, args.warm_s * number / args.busy) for number in range(args.busy)]
         running = [asyncio.create_task(task) for task in tasks]
