@@ -121,7 +121,9 @@ def far_storage(folder: Path, wanted: str | None = None) -> Depot | None:
 def open_engine(url: str) -> Engine:
     """An engine with our settings, nothing read or written yet. Raises StorageError for an address that is none."""
     try:
-        engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
+        # As many connections as SQLAlchemy allows by default, but kept: it closes all above five after every use.
+        kept = {} if url.startswith("sqlite") else {"pool_pre_ping": True, "pool_size": 15, "max_overflow": 0}
+        engine = create_engine(url, **kept)
     except (SQLAlchemyError, ImportError) as error:
         # The URL may hold a password, so it is not repeated.
         raise StorageError(
