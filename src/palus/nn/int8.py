@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from palus.nn.cores import Core
 from palus.nn.encoders import Apart, ImageEncoder, Joint, ResidualBlock
-from palus.nn.layers import Activate, Chain, Convolution, Linear
+from palus.nn.layers import Activate, Chain, Convolution, Linear, look_up
 from palus.types import F32, AnyArray
 
 LARGEST = 127
@@ -87,13 +87,6 @@ def _encode_weights(weight: F32, scale: F32, codes: AnyArray) -> None:
         per_step, half = np.float32(LARGEST) / most, np.float32(LARGEST + 0.5)
         for j in range(row.shape[0]):
             codes[i, j] = np.int8(np.int32(row[j] * per_step + half) - LARGEST)  # what is cut is positive
-
-
-@njit(cache=True, nogil=True)
-def _look_up(codes: AnyArray, table: AnyArray, out: AnyArray) -> None:
-    """codes, out: [n], perhaps the same; table: [256]."""
-    for i in range(codes.shape[0]):
-        out[i] = table[codes[i]]
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -184,8 +177,8 @@ def _activation(layer: Activate, given: Grid) -> tuple[Step, Grid]:
     table, inplace = encode(active, found).numpy(), layer.inplace
 
     def step(x: Tensor) -> Tensor:
-        out = x if inplace else torch.empty_like(x)
-        _look_up(_flat(x), table, _flat(out))
+        out = x if inplace else x.clone()
+        look_up(_flat(out), table)
         return out
 
     return step, found
@@ -247,8 +240,9 @@ def _residual(inner: Sequence[Step], of_x: Grid, of_y: Grid, found: Grid, x: Ten
     return _sum(x, y, of_x, of_y, found)
 
 
-def _ranges(encoder: ImageEncoder, x: Tensor) -> list[Range]:
-    """The least and the greatest number of the input, then of what each convolution and each residual block gives."""
+def _ranges(encoder: ImageEncoder, x: Tensor) -> tuple[list[Range], Tensor]:
+    """The least and the greatest number of the input, then of what each convolution and each residual block gives; and
+    the features."""
     found: list[Range] = []
 
     def chain(layers: Chain, x: Tensor) -> Tensor:
@@ -263,8 +257,8 @@ def _ranges(encoder: ImageEncoder, x: Tensor) -> list[Range]:
         return x
 
     found.append(_range(x))
-    chain(encoder.conv_head, x)
-    return found
+    features: Tensor = encoder.mlp_layers(chain(encoder.conv_head, x).flatten(1))
+    return found, features
 
 
 def _range(x: Tensor, floor: float | None = None) -> Range:
@@ -338,9 +332,11 @@ class Int8Acting:
     def calibrate(self, inputs: Mapping[str, Tensor]) -> None:
         """Take grids from some rows. inputs: as `Network.forward` takes them, whose weights do not change meanwhile."""
         with torch.inference_mode():
-            found = {name: _ranges(encoder, inputs[name]) for name, encoder in self._images.items()}
+            told = {name: _ranges(encoder, inputs[name]) for name, encoder in self._images.items()}
+            found = {name: ranges for name, (ranges, _) in told.items()}
             if self._core.layers:
-                found[CORE] = [_range(self._encoder.forward(inputs))]
+                features = {name: features for name, (_, features) in told.items()}
+                found[CORE] = [_range(self._encoder.forward({**inputs, **features}))]
         self.begin_with(found)
 
     def begin_with(self, ranges: Mapping[str, Sequence[Range]]) -> None:
@@ -373,7 +369,7 @@ class Int8Acting:
         for name, encoder in self._images.items():
             x = torch.randn(TIMED_ROWS, *shapes[name], generator=noise).contiguous(memory_format=torch.channels_last)
             with torch.inference_mode():
-                packed = _Packed(encoder, x.shape, _ranges(encoder, x))
+                packed = _Packed(encoder, x.shape, _ranges(encoder, x)[0])
                 tries = [(_seconds(packed, x), _seconds(encoder, x)) for _ in range(TIMED)]
             for kind, own in zip(times, zip(*tries, strict=True), strict=True):
                 times[kind] += min(own)

@@ -37,10 +37,10 @@ def _table() -> AnyArray:
 
 
 @njit(cache=True, nogil=True)
-def _look_up(bits: AnyArray, table: AnyArray) -> None:
-    """bits: [n] uint16, changed in place."""
-    for i in range(bits.shape[0]):
-        bits[i] = table[bits[i]]
+def look_up(codes: AnyArray, table: AnyArray) -> None:
+    """codes: [n] unsigned, changed in place; table: of every code."""
+    for i in range(codes.shape[0]):
+        codes[i] = table[codes[i]]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -69,7 +69,7 @@ def elu_(x: Tensor) -> Tensor:
     if x.dtype == torch.float32:
         _elu_float(flat.numpy())
     else:
-        _look_up(flat.view(torch.uint16).numpy(), _table().view("uint16"))
+        look_up(flat.view(torch.uint16).numpy(), _table().view("uint16"))
     return x
 
 

@@ -28,7 +28,7 @@ class Computing:
     threads: int
     matmul: MatmulPath
     measured: tuple[MatmulPath, ...]
-    int8: bool = False
+    int8: bool
 
     @classmethod
     def begin(cls, run: RunFile, place: Placement, saved: Mapping[str, Any] | None, ranks: Ranks) -> Computing:
