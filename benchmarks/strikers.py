@@ -6,7 +6,7 @@
 `table` plays the strikers of every checkpoint against one early goalie, the goalies against early strikers of the same
 age, and the final team, both files of it, against unity-official-striker and unity-official-goalie from FOLDER (trained
 in Unity, not part of this repository) in mirrored pairs: every seed once as strikers, once as the goalie. A match that
-ends by time is half a point for both. Result: benchmarks/results/strikers.json and strikers.md.
+ends by time is the goalie's. Result: benchmarks/results/strikers.json and strikers.md.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def markdown(report: Json) -> str:
         "Made by `python benchmarks/strikers.py table` from strikers.json beside it.",
         machine.caption(report),
         f"Preset {report['arguments']['preset']}; {trained}. Share of points in %, with 95 % interval, over {pairs} "
-        "seeds, each played once by a side and twice by a team; a match that ends by time is half a point.",
+        "seeds, each played once by a side and twice by a team; a match that ends by time is the goalie's.",
         "## Against the two that Unity ships",
         machine.table(["seed", "minutes", "team", "its strikers", "its goalie"], finals),
         f"## Over the run, against the other side's checkpoint of the age of {EARLY:.0%}",

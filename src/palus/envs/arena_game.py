@@ -55,6 +55,7 @@ class ArenaGame:
     layout: of its recorded matches, where they repeat and can be drawn.
     statistics: what pages show of `play_statistics`.
     decided_by: how a match ends that somebody won: "time_limit", or an event of `layout`, which its end is then.
+    holder: the side that has won where that event did not come in time; None: then it is a draw.
     side_by_side: matches that one process steps at the same time.
     filmed: its matches do not repeat, so a replay is a video and there is no log of actions to play again.
     packages: that have to be installed where it is played, as they are imported; install: what brings them.
@@ -81,6 +82,7 @@ class ArenaGame:
     layout: MatchLayout | None = None
     statistics: tuple[PlayStatistic, ...] = ()
     decided_by: str = "time_limit"
+    holder: int | None = None
     side_by_side: int = 512
     filmed: bool = False
     packages: tuple[str, ...] = ()
@@ -144,6 +146,12 @@ class ArenaGame:
         if self.score_stat:
             return round(stats[0][self.score_stat]), round(stats[1][self.score_stat])
         return int(points[0] > points[1]), int(points[1] > points[0])
+
+    def endings(self, score: Sequence[int]) -> set[str]:
+        """By what a match may have ended with such a score: `decided_by`, "time_limit" or both."""
+        winner = None if score[0] == score[1] else int(score[1] > score[0])
+        by_time = {"time_limit"} if winner == self.holder else set[str]()
+        return by_time if winner is None else {self.decided_by, *by_time}
 
     def ticks(self, env: Any) -> I64:
         """[N] ticks that the latest decision of a batch lasted."""

@@ -207,6 +207,22 @@ def test_a_report_that_contradicts_its_job_is_a_false_one(
         check_unit(order, lie(honest))
 
 
+@pytest.mark.parametrize(
+    ("game", "score", "endings"),
+    [
+        ("SoccerTwos", (0, 1), {"goal"}),
+        ("SoccerTwos", (0, 0), {"time_limit"}),
+        ("StrikersVsGoalie", (1, 0), {"goal"}),
+        ("StrikersVsGoalie", (0, 1), {"goal", "time_limit"}),
+        ("StrikersVsGoalie", (0, 0), set()),
+        ("doom_duel", (3, 5), {"time_limit"}),
+        ("doom_duel", (3, 3), {"time_limit"}),
+    ],
+)
+def test_a_match_ends_in_no_other_way_than_its_game_s(game: str, score: tuple[int, int], endings: set[str]) -> None:
+    assert GAMES[game].endings(score) == endings
+
+
 def test_a_game_s_limits_are_those_that_it_has() -> None:
     steps = layout_of("SoccerTwos").ticks_per_decision
     assert GAMES["SoccerTwos"].max_ticks == steps * envs.make("SoccerTwos", 1).spec.max_decisions

@@ -135,6 +135,7 @@ def test_time_costs_strikers_and_pays_the_goalie():
         total += step.reward[0]
     assert total + step.reward[0] == pytest.approx([-1, -1, 1], abs=1e-5)
     assert step.truncated.all() and not step.group_reward.any()
+    assert step.points[0].tolist() == [0.0, 1.0], "who cannot score has won when time is up"
 
 
 def test_a_goal_pays_both_strikers_and_costs_the_goalie():
@@ -246,7 +247,8 @@ def test_an_arena_plays_mirrored_pairs_in_which_each_player_strikes_once_and_kee
     assert [result.leg for result in results[:2]] == [1, 2] and max(r.duration_ticks for r in results) <= 1000
     striking, keeping = ([r.score for r in results if r.leg == leg] for leg in (1, 2))
     assert sum(blue for blue, _ in striking) >= 10 > sum(blue for blue, _ in keeping)
-    assert all(purple == 0 for _, purple in striking + keeping)
+    assert {(r.result, r.cause, r.score) for r in results} == {("win1", "goal", (1, 0)), ("win2", "time_limit", (0, 1))}
+    assert all((r.cause == "time_limit") == (r.duration_ticks == 999) == (not r.events) for r in results)
     recording = recorder.recordings[0]
     assert recording.frames.shape == (results[0].duration_ticks + 1, 11) and recording.actions.shape[1:] == (3, 3)
     shown = decode_replay(encode_replay([recording])).recordings[0]

@@ -59,8 +59,8 @@ def _check_course(game: ArenaGame, report: MatchReport) -> None:
             f"{game.max_score} together"
         )
     if result.result in PLAYED:
-        cause = game.decided_by if result.result != "draw" else "time_limit"
-        fits = verdict_of(result.score) == result.result and result.cause == cause and result.duration_ticks > 0
+        fits = verdict_of(result.score) == result.result and result.duration_ticks > 0
+        fits = fits and result.cause in game.endings(result.score)
     else:
         fits = tuple(result.score) == (0, 0) and result.cause in FAILURES
     if not fits:

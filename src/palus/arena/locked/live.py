@@ -106,8 +106,8 @@ class LiveMatch:
         step, game = self._env.step(by_behavior(self._env.spec, actions[None])), self.game
         frames = game.frames(self._env, 0)[: self.duration_ticks - self.ticks]
         played = len(frames)
-        ended = bool(step.match_over[0]) and played == int(game.ticks(self._env)[0])
-        goal = {"win1": 0, "win2": 1}.get(verdict_of(step.points[0]), -1) if ended else -1
+        scored = bool(step.match_over[0]) and not step.truncated[0].any() and played == int(game.ticks(self._env)[0])
+        goal = {"win1": 0, "win2": 1}.get(verdict_of(step.points[0]), -1) if scored else -1
         events = [e for e in game.events(self._env, 0, self.ticks) if e.tick <= self.ticks + played]
         self.score = (self.score[0] + (goal == 0), self.score[1] + (goal == 1))
         first_tick = self.ticks + 1

@@ -196,7 +196,8 @@ class _Wave:
         for n in np.flatnonzero(over).tolist():
             points = step.points[n].tolist()
             verdict = verdict_of(points)
-            cause: Cause = "time_limit" if verdict == "draw" else self.game.decided_by
+            timed_out = verdict == "draw" or step.truncated[n].any()
+            cause: Cause = "time_limit" if timed_out else self.game.decided_by
             self._give_verdict(n, (verdict, cause), self.game.score(points, step.stats.get(n, {})))
         self.playing &= ~over
         self.decision += 1

@@ -17,7 +17,7 @@ from palus.types import F32, I64
 
 
 class SoccerMatches(ArenaGame):
-    """The first goal wins; a match lasts as many fixed steps as it takes."""
+    """The first goal wins, or the time; a match lasts as many fixed steps as it takes."""
 
     def bot(self, name: str) -> BotAct:
         """A scripted team."""
@@ -118,7 +118,7 @@ GAME = SoccerMatches(
 )
 
 _SHORT_TICKS = 1000
-"""Unity's 5000 tell good players apart no more: their strikers score in every match. 20 s without a goal are a draw."""
+"""Unity's 5000 tell good players apart no more: their strikers score in every match. Who keeps 20 s has won."""
 
 STRIKERS = SoccerMatches(
     env="StrikersVsGoalie",
@@ -133,6 +133,6 @@ STRIKERS = SoccerMatches(
     max_ticks=_SHORT_TICKS,
     layout=_layout("strikers-vs-goalie/1", STRIKERS_VS_GOALIE),
     decided_by="goal",
-    score_word="Goals",
+    holder=STRIKERS_VS_GOALIE.holder,
     statistics=_STATISTICS,
 )

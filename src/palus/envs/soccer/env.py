@@ -106,6 +106,7 @@ class Soccer:
         self._agents_of = {role.behavior: ground.agents_of(role) for role in ground.roles}
         self._actions = np.zeros((num_matches, self._pitch.agents, 3), np.int32)
         self._touch_reward: F32 = np.full(num_matches, TOUCH_REWARD * ball_touch, np.float32)
+        self._held = 0.5 if ground.holder is None else (np.arange(2) == ground.holder).astype(np.float32)
         self._kick_on_ball = kick_point == "ball"
         self._record = record
         self._max_steps = max_steps
@@ -185,7 +186,7 @@ class Soccer:
         )
         over, winner = self._outcome.match_over, self._outcome.winner
         if over.any():
-            self._step.points[over] = np.where(winner[over, None] < 0, 0.5, winner[over, None] == np.arange(2))
+            self._step.points[over] = np.where(winner[over, None] < 0, self._held, winner[over, None] == np.arange(2))
         return self._step
 
     def get_state(self) -> dict[str, object]:

@@ -109,11 +109,15 @@ class Starter:
 
 @dataclass(frozen=True)
 class Ground:
-    """One game. places: its agents, those of a role one after another. blocked: a wall closes the blue goal."""
+    """One game. places: its agents, those of a role one after another. blocked: a wall closes the blue goal.
+
+    holder: the team that cannot score and so wins a match without a goal; None: such a match is a draw.
+    """
 
     env_id: str
     places: tuple[Starter, ...]
     blocked: bool = False
+    holder: int | None = None
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -154,6 +158,7 @@ STRIKERS_VS_GOALIE = Ground(
         Starter("goalie", 1, GOALIE, 9.0, 0.0),
     ),
     blocked=True,
+    holder=1,
 )
 GROUNDS = {ground.env_id: ground for ground in (SOCCER_TWOS, STRIKERS_VS_GOALIE)}
 
