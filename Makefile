@@ -54,7 +54,7 @@ web: .venv/dev.stamp  ## rebuild the pages' types and assets from the code and w
 	@cd web && npm ci --no-audit --no-fund --silent && npm run build --silent --workspace types && npm run build --silent
 
 docs: .venv/dev.stamp  ## write docs/run-file.md anew, the page that is made from the code
-	@.venv/bin/python -m palus.config.docs > docs/run-file.md.new
+	@.venv/bin/python docs/run_file_page.py > docs/run-file.md.new
 	@mv docs/run-file.md.new docs/run-file.md
 
 clean:  ## remove the environment and every cache; runs and results stay

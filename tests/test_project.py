@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -65,8 +66,9 @@ def make(folder: Path, target: str) -> None:
 
 def test_make_docs_writes_the_generated_page(elsewhere: Path) -> None:
     (elsewhere / "docs" / "run-file.md").write_text("old")
+    shutil.copy(ROOT / "docs" / "run_file_page.py", elsewhere / "docs")
     make(elsewhere, "docs")
-    assert [path.name for path in (elsewhere / "docs").iterdir()] == ["run-file.md"]
+    assert {path.name for path in (elsewhere / "docs").iterdir()} == {"run-file.md", "run_file_page.py"}
     assert (elsewhere / "docs" / "run-file.md").read_text() == (ROOT / "docs" / "run-file.md").read_text()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from palus.config import json_schema
-from palus.config.docs import COLUMNS, SECTIONS, render
+from run_file_page import COLUMNS, SECTIONS, render
 
 PAGE = Path(__file__).parents[2] / "docs" / "run-file.md"
 

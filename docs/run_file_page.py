@@ -17,7 +17,7 @@ INTRO = """\
 # The run file
 
 For everyone who trains. This page is generated from the models in `src/palus/config` by
-`python -m palus.config.docs > docs/run-file.md`; a test keeps it current.
+`python docs/run_file_page.py > docs/run-file.md`; a test keeps it current.
 
 A run file is ML-Agents' trainer YAML: files written for `mlagents-learn` load unchanged and mean the same. palus adds
 one section, `palus`, for what ML-Agents has no word for. Files are read strictly: an unknown key is an error, and all
