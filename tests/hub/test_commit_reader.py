@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from palus.hub.commits import Message, Put, Remove
 from palus.hub.refusals import InvalidInputError, RefusedRequestError, TooLargeError
-from palus.hub.server.ndjson import CommitReader, ParsedCommit
+from palus.hub.server.ndjson import CommitReader
 from palus.store import BlobStore
 
 HEADER = {"key": "header", "value": {"summary": "First", "description": "Push", "parentCommit": "a" * 40}}
@@ -26,7 +26,7 @@ def file_line(path: str, data: bytes, content_first: bool = True) -> dict[str, o
 
 def read(
     store: BlobStore, body: bytes, cuts: list[int], file_bytes: int = 10_000, all_bytes: int = 10_000
-) -> ParsedCommit:
+) -> tuple[Message, list[Put | Remove]]:
     reader = CommitReader(store.open_writer, lambda writer: writer.keep(), file_bytes, all_bytes)
     try:
         edges = [0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]
@@ -56,9 +56,8 @@ def test_a_commit_is_the_same_wherever_it_is_cut(
         {"key": "deletedFile", "value": {"path": "old"}},
         {"key": "deletedFolder", "value": {"path": "logs/"}},
     ]
-    parsed = read(store, ndjson(*lines), cuts)
-    assert parsed.message == Message("First", "Push", "a" * 40)
-    first, second, *rest = parsed.changes
+    message, (first, second, *rest) = read(store, ndjson(*lines), cuts)
+    assert message == Message("First", "Push", "a" * 40)
     assert isinstance(first, Put) and isinstance(second, Put)
     assert (first.path, store.read(first.sha256), second.path) == ("a.bin", data, awkward)
     assert rest == [Put("l", "b" * 64, lfs=True), Remove("old"), Remove("logs", folder=True)]
@@ -99,7 +98,7 @@ def test_a_malformed_commit_is_refused_and_leaves_nothing(tmp_path: Path, lines:
 def test_bytes_are_counted_while_they_come(tmp_path: Path, file_bytes: int, all_bytes: int, accepted: bool) -> None:
     body = ndjson(HEADER, file_line("a", bytes(100)), file_line("b", bytes(100)))
     if accepted:
-        assert len(read(BlobStore(tmp_path), body, [], file_bytes, all_bytes).changes) == 2
+        assert len(read(BlobStore(tmp_path), body, [], file_bytes, all_bytes)[1]) == 2
     else:
         with pytest.raises(TooLargeError, match="above what may be sent"):
             read(BlobStore(tmp_path), body, [], file_bytes, all_bytes)

@@ -32,27 +32,18 @@ _SAFE = {
 }
 
 
-class DownloadEndpoints:
+def make_download_router(hub: Hub, kind: repos.Kind) -> APIRouter:
     """`resolve` of one kind of repository."""
+    prefix = f"/{repos.URL_PREFIX[kind]}{{owner}}/{{name}}"
+    router = APIRouter(prefix=prefix, tags=["hub: downloads"], route_class=HubRoute)
 
-    def __init__(self, hub: Hub, kind: repos.Kind) -> None:
-        self._hub, self._kind = hub, kind
-
-    def router(self) -> APIRouter:
-        """The route."""
-        prefix = f"/{repos.URL_PREFIX[self._kind]}{{owner}}/{{name}}"
-        router = APIRouter(prefix=prefix, tags=["hub: downloads"], route_class=HubRoute)
-        path = "/resolve/{revision}/{path:path}"
-        for method in ("HEAD", "GET"):
-            router.add_api_route(path, self.get, methods=[method], response_class=Response)
-        return router
-
-    def get(self, request: Request, owner: str, name: str, revision: str, path: str) -> Response:
+    @router.get("/resolve/{revision}/{path:path}", response_class=Response)
+    @router.head("/resolve/{revision}/{path:path}", response_class=Response)
+    def get(request: Request, owner: str, name: str, revision: str, path: str) -> Response:
         """A file, or a part of it with a Range header. HEAD tells its commit, id and size."""
-        hub = self._hub
         caller = hub.identify(request)
         with hub.store.read() as connection:
-            repo = hub.readable(connection, caller, self._kind, f"{owner}/{name}")
+            repo = hub.readable(connection, caller, kind, f"{owner}/{name}")
             commit = resolve_revision(connection, repo, revision)
             file = find_file(connection, commit, path)
         if file is None:
@@ -66,14 +57,16 @@ class DownloadEndpoints:
         if f'"{file.etag}"' in request.headers.get("if-none-match", ""):
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         counts = request.method == "GET" and path.endswith(".onnx") and "range" not in request.headers
-        count = BackgroundTask(self._count, repo) if counts else None
+        count = BackgroundTask(count_one, repo) if counts else None
         where = hub.store.blobs.local(file.sha256)
         shown = _presentation(PurePosixPath(file.path))
         return FileResponse(where, headers=headers, background=count, stat_result=_stat(where), **shown)
 
-    def _count(self, repo: repos.Repo) -> None:
-        with self._hub.store.write() as connection:
+    def count_one(repo: repos.Repo) -> None:
+        with hub.store.write() as connection:
             repos.count_download(connection, repo)
+
+    return router
 
 
 def _stat(path: Path) -> os.stat_result:

@@ -40,18 +40,6 @@ def show_folders(files: Iterable[File]) -> dict[str, Json]:
     }
 
 
-def show_tree(files: Iterable[File], folder: str, recursive: bool) -> list[Json]:
-    """Files and folders in a folder ("" is the root), or all below it, by path."""
-    prefix = f"{folder}/" if folder else ""
-    inside = [file for file in files if file.path.startswith(prefix)]
-    everything = {file.path: show_file(file) for file in inside} | show_folders(inside)
-
-    def is_listed(path: str) -> bool:
-        return path.startswith(prefix) and (recursive or "/" not in path[len(prefix) :])
-
-    return [item for path, item in sorted(everything.items()) if is_listed(path)]
-
-
 COMMITS_PER_PAGE = 50
 MAX_FULL_PAGE = 100
 _SORTS: dict[str, repos.Sort] = {
@@ -65,27 +53,12 @@ Limit = Annotated[int, Query(ge=1)]
 Page = Annotated[int, Query(ge=0, le=100_000)]
 
 
-class ListingEndpoints:
+def make_listing_router(hub: Hub, kind: repos.Kind) -> APIRouter:
     """`/api/models` or `/api/datasets` and what is below it."""
+    router = APIRouter(prefix=f"/api/{kind}s", tags=["hub: listings"], route_class=HubRoute)
 
-    def __init__(self, hub: Hub, kind: repos.Kind) -> None:
-        self._hub, self._kind = hub, kind
-
-    def router(self) -> APIRouter:
-        """The routes."""
-        router = APIRouter(prefix=f"/api/{self._kind}s", tags=["hub: listings"], route_class=HubRoute)
-        router.add_api_route("", self.index, methods=["GET"])
-        router.add_api_route("/{owner}/{name}", self.info, methods=["GET"])
-        router.add_api_route("/{owner}/{name}/revision/{revision:path}", self.info, methods=["GET"])
-        router.add_api_route("/{owner}/{name}/tree/{revision}", self.tree, methods=["GET"])
-        router.add_api_route("/{owner}/{name}/tree/{revision}/{path:path}", self.tree, methods=["GET"])
-        router.add_api_route("/{owner}/{name}/paths-info/{revision}", self.paths_info, methods=["POST"])
-        router.add_api_route("/{owner}/{name}/commits/{revision}", self.commits, methods=["GET"])
-        router.add_api_route("/{owner}/{name}/refs", self.refs, methods=["GET"])
-        return router
-
+    @router.get("")
     def index(
-        self,
         request: Request,
         filter: Words = None,
         author: Word = None,
@@ -96,12 +69,12 @@ class ListingEndpoints:
         full: bool = False,
     ) -> JSONResponse:
         """Repositories that have all the tags of `filter`; newest first, or by downloads. Pages by the Link header."""
-        caller = self._hub.identify(request)
+        caller = hub.identify(request)
         by, limit = _SORTS.get(sort or "", "modified_ms"), min(limit, MAX_FULL_PAGE if full else repos.MAX_PAGE)
         tags = tuple(tag for words in filter or () for tag in words.split(",") if tag)
         wanted: Json = {"tags": tags, "author": author, "search": search, "reader": caller, "sort": by, "limit": limit}
-        with self._hub.store.read() as connection:
-            found = repos.list_repos(connection, self._kind, **wanted, after=_read_cursor(cursor))
+        with hub.store.read() as connection:
+            found = repos.list_repos(connection, kind, **wanted, after=_read_cursor(cursor))
             rows = [show_repo(repo) for repo in found]
             if full:
                 for row, repo in zip(rows, found, strict=True):
@@ -113,57 +86,72 @@ class ListingEndpoints:
             headers["Link"] = _next_link(request, {"cursor": f"{getattr(last, by)}.{last.id}"})
         return JSONResponse(rows, headers=headers)
 
-    def info(self, request: Request, owner: str, name: str, revision: str = MAIN, blobs: bool = False) -> Json:
+    # The upper of two addresses is the later one in the API's description.
+    @router.get("/{owner}/{name}/revision/{revision:path}")
+    @router.get("/{owner}/{name}")
+    def info(request: Request, owner: str, name: str, revision: str = MAIN, blobs: bool = False) -> Json:
         """One repository at its head, or at a revision; `blobs` adds sizes and ids of its files."""
-        repo, commit, files = self._at(request, f"{owner}/{name}", revision)
+        repo, commit, files = at(request, f"{owner}/{name}", revision)
         used = sum({file.sha256: file.size for file in files}.values())
         siblings = [show_sibling(file, blobs) for file in files]
         return {**show_repo(repo, commit), "cardData": repo.card, "siblings": siblings, "usedStorage": used}
 
+    @router.get("/{owner}/{name}/tree/{revision}/{path:path}")
+    @router.get("/{owner}/{name}/tree/{revision}")
     def tree(
-        self, request: Request, owner: str, name: str, revision: str, path: str = "", recursive: bool = False
+        request: Request, owner: str, name: str, revision: str, path: str = "", recursive: bool = False
     ) -> list[Json]:
         """Files and folders in a folder, or everything below it."""
-        _, _, files = self._at(request, f"{owner}/{name}", revision)
-        path = path.strip("/")
-        if path and not any(file.path.startswith(f"{path}/") for file in files):
-            raise EntryNotFoundError(f"there is no folder {path[:200]!a} at {revision[:60]!a}")
-        return show_tree(files, path, recursive)
+        _, _, files = at(request, f"{owner}/{name}", revision)
+        folder = path.strip("/")
+        prefix = f"{folder}/" if folder else ""
+        inside = [file for file in files if file.path.startswith(prefix)]
+        if folder and not inside:
+            raise EntryNotFoundError(f"there is no folder {folder[:200]!a} at {revision[:60]!a}")
+        everything = {file.path: show_file(file) for file in inside} | show_folders(inside)
+        return [
+            item
+            for path, item in sorted(everything.items())
+            if path.startswith(prefix) and (recursive or "/" not in path[len(prefix) :])
+        ]
 
-    async def paths_info(self, request: Request, owner: str, name: str, revision: str) -> list[Json]:
+    @router.post("/{owner}/{name}/paths-info/{revision}")
+    async def paths_info(request: Request, owner: str, name: str, revision: str) -> list[Json]:
         """The files and folders among `paths` (a form, or JSON) that exist."""
         paths = _read_paths(request.headers.get("content-type", ""), await request.body())
-        _, _, files = await run_in_threadpool(self._at, request, f"{owner}/{name}", revision)
+        _, _, files = await run_in_threadpool(at, request, f"{owner}/{name}", revision)
         known = {file.path: show_file(file) for file in files} | show_folders(files)
         return [known[path] for path in dict.fromkeys(path.strip("/") for path in paths) if path in known]
 
-    def commits(
-        self, request: Request, response: Response, owner: str, name: str, revision: str, p: Page = 0
-    ) -> list[Json]:
+    @router.get("/{owner}/{name}/commits/{revision}")
+    def commits(request: Request, response: Response, owner: str, name: str, revision: str, p: Page = 0) -> list[Json]:
         """The history, newest first. Pages by the Link header; `p` counts pages from 0."""
-        caller = self._hub.identify(request)
-        with self._hub.store.read() as connection:
-            repo = self._hub.readable(connection, caller, self._kind, f"{owner}/{name}")
+        caller = hub.identify(request)
+        with hub.store.read() as connection:
+            repo = hub.readable(connection, caller, kind, f"{owner}/{name}")
             commit = resolve_revision(connection, repo, revision)
             found = list_commits(connection, commit, p * COMMITS_PER_PAGE, COMMITS_PER_PAGE + 1)
         if len(found) > COMMITS_PER_PAGE:
             response.headers["Link"] = _next_link(request, {"p": str(p + 1)})
         return [show_commit(commit) for commit in found[:COMMITS_PER_PAGE]]
 
-    def refs(self, request: Request, owner: str, name: str) -> Json:
+    @router.get("/{owner}/{name}/refs")
+    def refs(request: Request, owner: str, name: str) -> Json:
         """The one branch that there is."""
-        caller = self._hub.identify(request)
-        with self._hub.store.read() as connection:
-            repo = self._hub.readable(connection, caller, self._kind, f"{owner}/{name}")
+        caller = hub.identify(request)
+        with hub.store.read() as connection:
+            repo = hub.readable(connection, caller, kind, f"{owner}/{name}")
         main = {"name": MAIN, "ref": f"refs/heads/{MAIN}", "targetCommit": repo.head}
         return {"branches": [main], "tags": [], "converts": []}
 
-    def _at(self, request: Request, full: str, revision: str) -> tuple[repos.Repo, str, tuple[File, ...]]:
-        caller = self._hub.identify(request)
-        with self._hub.store.read() as connection:
-            repo = self._hub.readable(connection, caller, self._kind, full)
+    def at(request: Request, full: str, revision: str) -> tuple[repos.Repo, str, tuple[File, ...]]:
+        caller = hub.identify(request)
+        with hub.store.read() as connection:
+            repo = hub.readable(connection, caller, kind, full)
             commit = resolve_revision(connection, repo, revision)
             return repo, commit, list_files(connection, commit)
+
+    return router
 
 
 def _read_cursor(cursor: str | None) -> tuple[int, int] | None:

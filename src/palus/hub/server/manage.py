@@ -18,25 +18,15 @@ from palus.hub.server.route import HubRoute
 from palus.hub.server.shapes import CardToCheck, CreateRepo, DeleteRepo, Json
 
 
-class ManageEndpoints:
+def make_manage_router(hub: Hub) -> APIRouter:
     """`/api/whoami-v2`, `/api/repos/...` and `/api/validate-yaml`."""
+    router = APIRouter(route_class=HubRoute, tags=["hub: accounts and repositories"])
+    checkers = asyncio.Semaphore(hub.limits.cards_at_once)
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
-        self._checkers = asyncio.Semaphore(hub.limits.cards_at_once)
-
-    def router(self) -> APIRouter:
-        """The routes."""
-        router = APIRouter(route_class=HubRoute, tags=["hub: accounts and repositories"])
-        router.add_api_route("/api/whoami-v2", self.whoami, methods=["GET"])
-        router.add_api_route("/api/repos/create", self.create, methods=["POST"])
-        router.add_api_route("/api/repos/delete", self.delete, methods=["DELETE"])
-        router.add_api_route("/api/validate-yaml", self.check_card, methods=["POST"])
-        return router
-
-    def whoami(self, request: Request) -> Json:
+    @router.get("/api/whoami-v2")
+    def whoami(request: Request) -> Json:
         """The account of the token at hand."""
-        caller = self._hub.require_caller(request)
+        caller = hub.require_caller(request)
         role = "write" if caller.can_write_as(caller.name) else "read"
         token = {"displayName": caller.label, "role": role, "scopes": sorted(caller.scopes)}
         return {
@@ -49,39 +39,44 @@ class ManageEndpoints:
             "auth": {"type": "access_token", "accessToken": token},
         }
 
-    def create(self, request: Request, body: CreateRepo) -> JSONResponse:
+    @router.post("/api/repos/create")
+    def create(request: Request, body: CreateRepo) -> JSONResponse:
         """Make a repository. One that exists answers 409 with its address, as clients that do not mind expect."""
-        caller = self._hub.require_caller(request)
+        caller = hub.require_caller(request)
         kind, full = _named(body, caller)
         owner, name = full.split("/")
         check_may_write(caller, owner)
         url = {"url": f"{request.base_url}{repos.URL_PREFIX[kind]}{full}", "name": full}
-        with self._hub.store.write() as connection:
+        with hub.store.write() as connection:
             if repos.find_repo(connection, kind, full) is not None:
                 message = f"{kind} {full} exists already; choose another name, or push to it"
                 return JSONResponse({**url, "error": message}, 409, {"X-Error-Message": message})
             account = find_account(connection, owner)
             if account is None:
                 raise ForbiddenError(f"there is no account {owner}; use your own name")
-            repos.create_repo(connection, kind, account, name, body.hides, self._hub.limits)
+            repos.create_repo(connection, kind, account, name, body.hides, hub.limits)
         return JSONResponse(url)
 
-    def delete(self, request: Request, body: DeleteRepo) -> Json:
+    @router.delete("/api/repos/delete")
+    def delete(request: Request, body: DeleteRepo) -> Json:
         """Delete a repository with its history."""
-        caller = self._hub.require_caller(request)
+        caller = hub.require_caller(request)
         kind, full = _named(body, caller)
-        with self._hub.store.write() as connection:
-            repos.delete_repo(connection, self._hub.writable(connection, caller, kind, full))
+        with hub.store.write() as connection:
+            repos.delete_repo(connection, hub.writable(connection, caller, kind, full))
         return {"deleted": full}
 
-    async def check_card(self, body: CardToCheck) -> JSONResponse:
+    @router.post("/api/validate-yaml")
+    async def check_card(body: CardToCheck) -> JSONResponse:
         """What is wrong with a README.md; every client asks before it uploads one, and stops on a 400."""
-        async with self._checkers:
+        async with checkers:
             card = await run_in_threadpool(read_card, body.content.encode("utf-8", "replace"))
         said = [{"message": card.warning}] if card.warning else []
         if card.hostile:
             return JSONResponse({"errors": said, "warnings": [], "error": card.warning}, 400)
         return JSONResponse({"errors": [], "warnings": said})
+
+    return router
 
 
 def _named(body: DeleteRepo, caller: Caller) -> tuple[repos.Kind, str]:

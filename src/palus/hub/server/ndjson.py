@@ -15,7 +15,6 @@ import binascii
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from palus.hub.card import plain_text
@@ -32,14 +31,6 @@ _MAX_KEY = 64  # how far back a content's key may begin that two pieces of the b
 MAX_CHANGES = 10_000
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _MAX_TITLE, _MAX_DESCRIPTION = 500, 20_000
-
-
-@dataclass(frozen=True)
-class ParsedCommit:
-    """A whole body; the bytes of its files are stored."""
-
-    message: Message
-    changes: tuple[Put | Remove, ...]
 
 
 class CommitReader:
@@ -63,14 +54,14 @@ class CommitReader:
         while data:
             data = self._feed_content(data) if self._content_open else self._feed_line(data)
 
-    def finish(self) -> ParsedCommit:
-        """The commit, once its whole body was fed."""
+    def finish(self) -> tuple[Message, list[Put | Remove]]:
+        """The commit, once its whole body was fed; the bytes of its files are stored."""
         if self._content_open:
             raise InvalidInputError("the commit ends in the middle of a file; send it again")
         self._end_line()
         if self._message is None:
             raise InvalidInputError("the commit has no header line; send one before or after its files")
-        return ParsedCommit(self._message, tuple(self._changes))
+        return self._message, self._changes
 
     def close(self) -> None:
         """Drop what is not finished."""

@@ -7,11 +7,11 @@ from fastapi import APIRouter
 from palus.hub.limits import HubLimits
 from palus.hub.repos import URL_PREFIX
 from palus.hub.server.context import Hub
-from palus.hub.server.download import DownloadEndpoints
-from palus.hub.server.lfs import LfsEndpoints, LfsPutEndpoint
-from palus.hub.server.listing import ListingEndpoints
-from palus.hub.server.manage import ManageEndpoints
-from palus.hub.server.upload import UploadEndpoints
+from palus.hub.server.download import make_download_router
+from palus.hub.server.lfs import make_lfs_put_router, make_lfs_router
+from palus.hub.server.listing import make_listing_router
+from palus.hub.server.manage import make_manage_router
+from palus.hub.server.upload import make_upload_router
 from palus.store import Store
 
 
@@ -20,9 +20,9 @@ def make_hub_router(store: Store, limits: HubLimits) -> APIRouter:
     `/{owner}/{name}/resolve`, `/{owner}/{name}.git` and `/datasets`."""
     hub = Hub(store, limits)
     router = APIRouter()
-    for endpoints in (ManageEndpoints(hub), LfsPutEndpoint(hub)):
-        router.include_router(endpoints.router())
+    router.include_router(make_manage_router(hub))
+    router.include_router(make_lfs_put_router(hub))
     for kind in URL_PREFIX:
-        for make in (ListingEndpoints, UploadEndpoints, LfsEndpoints, DownloadEndpoints):
-            router.include_router(make(hub, kind).router())
+        for make in (make_listing_router, make_upload_router, make_lfs_router, make_download_router):
+            router.include_router(make(hub, kind))
     return router

@@ -10,12 +10,12 @@ from starlette.concurrency import run_in_threadpool
 
 from palus.hub import repos
 from palus.hub.accounts import Caller
-from palus.hub.commits import MAIN, Put, add_commit, list_files
+from palus.hub.commits import MAIN, Message, Put, Remove, add_commit, list_files
 from palus.hub.ids import check_path
 from palus.hub.limits import commit_body_bytes, show_bytes
 from palus.hub.refusals import ForbiddenError, InvalidInputError, RefusedRequestError, TooLargeError
 from palus.hub.server.context import Hub
-from palus.hub.server.ndjson import CommitReader, ParsedCommit
+from palus.hub.server.ndjson import CommitReader
 from palus.hub.server.route import STREAMED_BODY, HubRoute, pieces
 from palus.hub.server.shapes import FileToUpload, Json, Preupload, Settings
 from palus.hub.uploads import day_bytes_left, keep_upload, may_reuse
@@ -27,53 +27,34 @@ _XET_ONLY = (1, 20)
 _USES_LFS = "origin/lfs"
 
 
-class UploadEndpoints:
+def make_upload_router(hub: Hub, kind: repos.Kind) -> APIRouter:
     """`/api/{models,datasets}/{owner}/{name}/...`: `preupload/{revision}`, `commit/{revision}`, `settings`."""
+    prefix = f"/api/{kind}s/{{owner}}/{{name}}"
+    router = APIRouter(prefix=prefix, tags=["hub: changes"], route_class=HubRoute)
+    limits = hub.limits
 
-    def __init__(self, hub: Hub, kind: repos.Kind) -> None:
-        self._hub, self._kind = hub, kind
-
-    def router(self) -> APIRouter:
-        """The routes."""
-        prefix = f"/api/{self._kind}s/{{owner}}/{{name}}"
-        router = APIRouter(prefix=prefix, tags=["hub: changes"], route_class=HubRoute)
-        router.add_api_route("/preupload/{revision}", self.preupload, methods=["POST"])
-        router.add_api_route("/commit/{revision}", self.commit, methods=["POST"], openapi_extra=STREAMED_BODY)
-        router.add_api_route("/settings", self.set_visibility, methods=["PUT"])
-        return router
-
-    def set_visibility(self, request: Request, owner: str, name: str, body: Settings) -> Json:
-        """Hide the repository or show it."""
-        if body.visibility is None and body.private is None:
-            raise InvalidInputError("nothing to set: only visibility (or private) can be set here")
-        caller = self._hub.require_caller(request)
-        with self._hub.store.write() as connection:
-            repo = self._hub.writable(connection, caller, self._kind, f"{owner}/{name}")
-            repos.set_private(connection, repo, body.hides)
-        return {"private": body.hides, "visibility": "private" if body.hides else "public"}
-
-    def preupload(self, request: Request, owner: str, name: str, revision: str, body: Preupload) -> Json:
+    @router.post("/preupload/{revision}")
+    def preupload(request: Request, owner: str, name: str, revision: str, body: Preupload) -> Json:
         """How to send each file: nearly always inside the commit, because that needs no Xet.
 
         The id of the file that is here already lets clients leave out what did not change.
         """
-        caller = self._hub.require_caller(request)
+        caller = hub.require_caller(request)
         _check_branch(revision)
-        with self._hub.store.read() as connection:
-            repo = self._hub.writable(connection, caller, self._kind, f"{owner}/{name}")
+        with hub.store.read() as connection:
+            repo = hub.writable(connection, caller, kind, f"{owner}/{name}")
             present = {file.path: file for file in list_files(connection, repo.head)}
-            left = day_bytes_left(connection, caller.account_id, self._hub.limits)
+            left = day_bytes_left(connection, caller.account_id, limits)
         agent = request.headers.get("user-agent", "")
         answers = []
         for file in body.files:
-            mode = self._upload_mode(file, agent, left)
+            mode = upload_mode(file, agent, left)
             here = present.get(check_path(file.path))
             oid = None if here is None else here.sha256 if mode == "lfs" else here.git_sha1
             answers.append({"path": file.path, "uploadMode": mode, "shouldIgnore": False, "oid": oid})
         return {"files": answers}
 
-    def _upload_mode(self, file: FileToUpload, agent: str, left: int) -> str:
-        limits = self._hub.limits
+    def upload_mode(file: FileToUpload, agent: str, left: int) -> str:
         if file.size > left:
             raise TooLargeError(
                 f"{file.path} has {show_bytes(file.size)}; you may send {show_bytes(max(left, 0))} more within a day"
@@ -95,47 +76,58 @@ class UploadEndpoints:
             "HF_HUB_DISABLE_XET=1 and HF_HUB_USER_AGENT_ORIGIN=lfs, then push again"
         )
 
-    async def commit(self, request: Request, owner: str, name: str, revision: str) -> Json:
+    @router.post("/commit/{revision}", openapi_extra=STREAMED_BODY)
+    async def commit(request: Request, owner: str, name: str, revision: str) -> Json:
         """Add a commit to the head. Its files are stored while they arrive; it becomes visible as a whole."""
-        caller, repo, left = await run_in_threadpool(self._admit, request, f"{owner}/{name}", revision)
-        limits = self._hub.limits
+        caller, repo, left = await run_in_threadpool(admit, request, f"{owner}/{name}", revision)
         allowed = min(limits.commit_bytes, left)
         body_bytes = commit_body_bytes(allowed)
         declared = request.headers.get("content-length", "0")
         if declared.isdigit() and int(declared) > body_bytes:
             raise _too_large(int(declared), body_bytes)
         reader = CommitReader(
-            self._hub.store.blobs.open_writer,
-            lambda writer: keep_upload(self._hub.store, writer, caller.account_id, limits),
+            hub.store.blobs.open_writer,
+            lambda writer: keep_upload(hub.store, writer, caller.account_id, limits),
             limits.file_bytes,
             allowed,
         )
-        parsed = await _read(request, reader, body_bytes)
-        head = await run_in_threadpool(self._add, caller, repo, parsed)
-        url = f"{request.base_url}{repos.URL_PREFIX[self._kind]}{repo.name}/commit/{head}"
+        message, changes = await _read(request, reader, body_bytes)
+        head = await run_in_threadpool(add, caller, repo, message, changes)
+        url = f"{request.base_url}{repos.URL_PREFIX[kind]}{repo.name}/commit/{head}"
         return {"success": True, "commitOid": head, "commitUrl": url, "hookOutput": ""}
 
-    def _admit(self, request: Request, full: str, revision: str) -> tuple[Caller, repos.Repo, int]:
-        caller = self._hub.require_caller(request)
+    @router.put("/settings")
+    def set_visibility(request: Request, owner: str, name: str, body: Settings) -> Json:
+        """Hide the repository or show it."""
+        if body.visibility is None and body.private is None:
+            raise InvalidInputError("nothing to set: only visibility (or private) can be set here")
+        caller = hub.require_caller(request)
+        with hub.store.write() as connection:
+            repo = hub.writable(connection, caller, kind, f"{owner}/{name}")
+            repos.set_private(connection, repo, body.hides)
+        return {"private": body.hides, "visibility": "private" if body.hides else "public"}
+
+    def admit(request: Request, full: str, revision: str) -> tuple[Caller, repos.Repo, int]:
+        caller = hub.require_caller(request)
         _check_branch(revision)
         if request.query_params.get("create_pr") in ("1", "true"):
             raise InvalidInputError("this hub has no pull requests; push to main (leave out create_pr)")
-        with self._hub.store.read() as connection:
-            repo = self._hub.writable(connection, caller, self._kind, full)
-            return caller, repo, max(0, day_bytes_left(connection, caller.account_id, self._hub.limits))
+        with hub.store.read() as connection:
+            repo = hub.writable(connection, caller, kind, full)
+            return caller, repo, max(0, day_bytes_left(connection, caller.account_id, limits))
 
-    def _add(self, caller: Caller, repo: repos.Repo, parsed: ParsedCommit) -> str:
-        store = self._hub.store
-        with store.write() as connection:
-            for change in parsed.changes:
+    def add(caller: Caller, repo: repos.Repo, message: Message, changes: list[Put | Remove]) -> str:
+        blobs = hub.store.blobs
+        with hub.store.write() as connection:
+            for change in changes:
                 if isinstance(change, Put) and change.lfs and not may_reuse(connection, caller, change.sha256):
                     raise ForbiddenError(f"the bytes of {change.path} were not uploaded by you; upload them first")
-            return add_commit(
-                connection, store.blobs, repo, parsed.changes, parsed.message, caller.name, self._hub.limits
-            )
+            return add_commit(connection, blobs, repo, changes, message, caller.name, limits)
+
+    return router
 
 
-async def _read(request: Request, reader: CommitReader, body_bytes: int) -> ParsedCommit:
+async def _read(request: Request, reader: CommitReader, body_bytes: int) -> tuple[Message, list[Put | Remove]]:
     """Feed a body to a reader off the event loop.
 
     A refused body is read to its end all the same: clients send all of it before they look at the answer.
