@@ -39,7 +39,6 @@ from palus.envs.recording import RecordedEvent
 from palus.errors import ReplayError
 from palus.store import Store, open_store
 from palus.trust import Trust
-from palus.web.api.view import Arena
 from palus.web.app import make_app
 from palus.web.live import encode_step
 
@@ -161,7 +160,7 @@ def test_its_pages_say_what_it_counts_and_measures(store: Store) -> None:
     Refresher(store, SETTINGS).refresh()
     first, second = records(store)
     shouts = [GAMES["Tug"].play_statistics(recording_of(r, read_actions(store, r))) for r in (first, second)]
-    with TestClient(make_app(store, arena=Arena(envs=("Tug",))), base_url="http://127.0.0.1") as client:
+    with TestClient(make_app(store, arena=SETTINGS), base_url="http://127.0.0.1") as client:
         page = client.get(f"/api/arena/matches/{first.id}").json()
         (shown,) = client.get("/api/arena/models/palus/random").json()["performance"]
     assert (page["score_word"], page["events"][-1]["type"]) == ("Centimetres", "whistle")

@@ -14,14 +14,14 @@ from fastapi.testclient import TestClient
 from synthetic_arena import SyntheticArena
 from web_server import serving, serving_files
 
+from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.verification import verify
 from palus.store import Store, open_store
 from palus.video import VideoEncoder
-from palus.web.api.view import Arena
 from palus.web.app import make_app
 from palus.web.static_site import export_site
 
-ENVS = Arena(envs=("SoccerTwos", "doom_duel"))
+ENVS = ArenaSettings(envs=("SoccerTwos", "doom_duel"))
 
 
 @pytest.fixture

@@ -143,14 +143,13 @@ def _pages(
     store: Store, settings: ArenaSettings, listener: socket.socket, names: Names | None, proxies: Sequence[str]
 ) -> Iterator[threading.Thread]:
     """Pages and hub, in a thread; it is given once they answer."""
-    from palus.web.api.view import Arena
     from palus.web.app import make_app
     from palus.web.serving import make_uvicorn
     from palus.web.worker_api import make_worker_router
 
     app = make_app(
         store,
-        arena=Arena(envs=settings.envs, mode=settings.mode, season=settings.season),
+        arena=settings,
         extra_routers=(make_worker_router(store, settings),),
         names=names,
     )

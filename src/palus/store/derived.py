@@ -166,7 +166,7 @@ fields = Table(
     Column("side_half_width", Float, nullable=False),
     Column("summary", Text, nullable=False, comment="JSON: Nash support, skill, unexplained share, cycles"),
     Column("prior_sd", Float, nullable=False, comment="spread of strengths in the field, points"),
-    Column("intervals_seq", BigInteger, nullable=False, comment="last match that half-widths and rank ranges include"),
+    Column("intervals_seq", BigInteger, nullable=False, comment="last match in half-widths, rank ranges and summary"),
     Column("intervals_ms", BigInteger, comment="when that was logged"),
     Column("covariance", LargeBinary, comment="of ratings, by SHA-256, where few: lower triangle by rows, float32"),
 )

@@ -12,13 +12,14 @@ from fastapi import APIRouter, FastAPI
 
 from palus import __version__
 from palus.arena.jobs.remote import MAX_ANSWER_BYTES
+from palus.arena.ladder.settings import ArenaSettings
 from palus.hub.limits import KIB, HubLimits
 from palus.hub.server.guard import Guard, RouteLimit, hub_route_limits
 from palus.hub.server.router import make_hub_router
 from palus.store import Store
 from palus.web.api.answers import Answers
 from palus.web.api.router import find_model, make_api_router
-from palus.web.api.view import FRESH_S, Arena, Views
+from palus.web.api.view import FRESH_S, Views
 from palus.web.events import Events, make_events_router
 from palus.web.exports import Exports, make_downloads_router
 from palus.web.names import KnownNames, Names
@@ -53,7 +54,7 @@ class WebLimits:
 def make_app(
     store: Store,
     *,
-    arena: Arena | None = None,
+    arena: ArenaSettings | None = None,
     hub_limits: HubLimits | None = None,
     limits: WebLimits | None = None,
     extra_routers: Sequence[APIRouter] = (),

@@ -33,7 +33,8 @@ def make_uvicorn(app: FastAPI, proxies: Sequence[str] = (), limits: ConnectionLi
     """
     limits = _that_fit(limits or ConnectionLimits())
     seats = {"seats": Connections(limits, proxies)}
-    limit_logs()
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(_LIMIT)  # once for a process: does nothing where it is attached already
     config = uvicorn.Config(
         app,
         http=type("Http", (HttpLine,), seats),
@@ -100,9 +101,3 @@ class LogLimit(logging.Filter):
 
 
 _LIMIT = LogLimit()
-
-
-def limit_logs() -> None:
-    """Attach the limit, once for a process."""
-    for name in LOGGERS:
-        logging.getLogger(name).addFilter(_LIMIT)  # does nothing where it is attached already

@@ -26,6 +26,7 @@ from sqlalchemy import select
 
 from palus.arena.ladder.log import read_match
 from palus.arena.ladder.match_files import read_replay
+from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.games import game_of
 from palus.errors import ArenaError, HubError, StorageError
 from palus.hub.repos import read_file
@@ -38,7 +39,7 @@ from palus.web.api.matches import MatchPage, match_page
 from palus.web.api.models import ModelPage, model_page
 from palus.web.api.router import BOARDS
 from palus.web.api.status import log_head, status
-from palus.web.api.view import Arena, View, Views
+from palus.web.api.view import View, Views
 from palus.web.exports import TABLES, write_table
 from palus.web.page import page_html
 from palus.web.pages import site_folder
@@ -67,7 +68,7 @@ class Summary:
     bytes: int
 
 
-def export_site(store: Store, folder: Path, *, arena: Arena | None = None, max_matches: int = 5000) -> Summary:
+def export_site(store: Store, folder: Path, *, arena: ArenaSettings | None = None, max_matches: int = 5000) -> Summary:
     """Write the site to a folder: a new one, an empty one, or an earlier export, which is replaced at the end.
 
     Raises ArenaError when something else is there or the pages are not built, StorageError when it cannot be written.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -38,36 +38,19 @@ Boards = dict[str, dict[str, Standing]]
 
 
 @dataclass(frozen=True)
-class FieldFit:
-    """What the last fit says about an env as a whole.
-
-    summary: Nash support, cycles and more. intervals_seq, intervals_ms: last match that half-widths, rank ranges and
-    the summary include, and when that was logged. covariance: of all ratings of the env, sorted by SHA-256
-    (`palus.arena.ladder.derive.packed`); None in large fields.
-    """
-
-    env: str
-    upto_seq: int
-    side_advantage: float
-    side_half_width: float
-    summary: dict[str, Any]
-    prior_sd: float
-    intervals_seq: int
-    intervals_ms: int | None
-    covariance: bytes | None
-
-
-@dataclass(frozen=True)
 class Roster:
     """Entries, newest first within each repo; ratings by env and entity; the player that stands for each entity. Of
     repositories that are gone or private those alone that were accepted: matches name them.
 
-    current: by env, the entity that the board shows for each repo.
+    fields: by env, what the last fit says about it as a whole; summaries: what it says beyond numbers. covariance of a
+    field: as of `palus.arena.ladder.derive.packed`, None in large ones. current: by env, the entity that the board
+    shows for each repo.
     """
 
     entries_of: dict[str, list[Row[Any]]]
     ratings: Boards
-    fields: dict[str, FieldFit]
+    fields: Mapping[str, Row[Any]]
+    summaries: dict[str, dict[str, Any]]
     players: dict[str, Player]
     current: dict[str, dict[str, str]]
 
@@ -85,11 +68,11 @@ class Roster:
 
     def fitted(self, env: str) -> int:
         """Log number of the last match that went into the ratings of an env; 0 before the first fit."""
-        return self.fields[env].upto_seq if env in self.fields else 0
+        return int(self.fields[env].upto_seq) if env in self.fields else 0
 
     def summary(self, env: str) -> dict[str, Any]:
         """What the last fit says about an env beyond ratings; nothing before the first."""
-        return self.fields[env].summary if env in self.fields else {}
+        return self.summaries.get(env, {})
 
     def accepted(self, env: str, repo: str) -> list[Player]:
         """Accepted revisions, newest first, one per file. They keep the name of this repository."""
@@ -150,11 +133,9 @@ def read_roster(connection: Connection) -> Roster:
         entry.sha256: _player(entry.repo, kind_of(entry), best_known.get(entry.sha256), entry)
         for entry in _credited(rows, current)
     }
-    fitted = {
-        row.env: FieldFit(**{**row._mapping, "summary": json.loads(row.summary)})
-        for row in connection.execute(select(fields))
-    }
-    return Roster(entries_of, rated, fitted, players, current)
+    fitted = {row.env: row for row in connection.execute(select(fields))}
+    summaries = {env: json.loads(row.summary) for env, row in fitted.items()}
+    return Roster(entries_of, rated, fitted, summaries, players, current)
 
 
 def _current_entities(newest_first: list[Row[Any]], rated: Boards) -> dict[str, dict[str, str]]:

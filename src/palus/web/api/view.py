@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
 
-from palus.arena.referee.games import DEFAULT_GAME
+from palus.arena.ladder.settings import ArenaSettings
 from palus.store import Store
 from palus.store.derived import fields, intake, player_sums, ratings
 from palus.store.tables import annulments, entries, matches, repos
@@ -27,15 +27,6 @@ FRESH_S = 0.25
 
 NEWEST = 100
 """Of the last matches: what a page hears of that lost its connection for a moment."""
-
-
-@dataclass(frozen=True)
-class Arena:
-    """What the pages say about the arena beyond its store. envs: shown even before the first entry."""
-
-    envs: tuple[str, ...] = (DEFAULT_GAME,)
-    mode: str = "continuous"
-    season: int = 1
 
 
 @dataclass(frozen=True)
@@ -63,12 +54,13 @@ class Total:
 class View:
     """What pages say of one version of the arena; nothing in it grows with the log.
 
-    store: for what is read when a page asks for it. newest: the last matches, oldest first. last: newest match of each
-    entity that played since this process began. intakes: by env, up to where derived tables hold the log.
+    store: for what is read when a page asks for it. arena: its envs are shown even before the first entry. newest: the
+    last matches, oldest first. last: newest match of each entity that played since this process began. intakes: by env,
+    up to where derived tables hold the log.
     """
 
     store: Store
-    arena: Arena
+    arena: ArenaSettings
     version: Version
     roster: Roster
     newest: LogColumns
@@ -148,9 +140,9 @@ class View:
 class Views:
     """Hands out the present view; safe between threads. fresh_s: see FRESH_S, 0 asks the database every time."""
 
-    def __init__(self, store: Store, fresh_s: float = FRESH_S, arena: Arena | None = None) -> None:
+    def __init__(self, store: Store, fresh_s: float = FRESH_S, arena: ArenaSettings | None = None) -> None:
         self.store = store
-        self.arena = arena or Arena()
+        self.arena = arena or ArenaSettings()
         self.fresh_s = fresh_s
         self._lock = threading.Lock()
         self._view: View | None = None

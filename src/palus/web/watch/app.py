@@ -72,16 +72,14 @@ class Runs:
         """Where the matches of a run are played."""
         with self._lock:
             self._figures[number].update()
-            return self._stage(number)
-
-    def _stage(self, number: int) -> Stage:
-        game, options, _ = self._facts(number)
+            game, options, _ = self._facts(number)
         return Stage(self._folders[number], game, options)
 
     def _run(self, number: int) -> WatchedRun:
         folder, figures = self._folders[number], self._figures[number]
         figures.update()
-        stage, (game, _, max_steps) = self._stage(number), self._facts(number)
+        game, options, max_steps = self._facts(number)
+        stage = Stage(folder, game, options)
         curves = figures.curves(max_steps, time.time())
         return WatchedRun.like(
             figures,

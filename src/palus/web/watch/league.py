@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from palus.errors import PalusError
 from palus.export.policy_file import read_policy
@@ -64,17 +64,13 @@ class LeagueView(Shape):
     mix: list[Share]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-
-class _Rating(_Part):
+class _Rating(BaseModel):
     mean: float
     low: float
     high: float
 
 
-class _Policy(_Part):
+class _Policy(BaseModel):
     behavior: str
     role: str | None = None
     parent: int | None = None
@@ -100,7 +96,7 @@ class _Member(_Policy):
     name: str
 
 
-class _File(_Part):
+class _File(BaseModel):
     """`league/league.json`, as far as the page reads it."""
 
     format: Literal[1]
