@@ -7,7 +7,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -104,7 +104,13 @@ def run(
 
             endings = play_league(plan, trusted, stopped, tell)
         else:
-            endings = _on_cluster()(plan, trusted, cluster, stopped, tell)
+            try:
+                from palus.cluster.on_ray import play_league as play_on_ray
+            except ImportError as error:
+                raise ConfigError(
+                    f'--cluster takes more than is installed ({error}): pip install "palus[cluster]"'
+                ) from error
+            endings = play_on_ray(plan, trusted, cluster, stopped, tell)
     for own, ending in endings.items():
         if ending.failure:
             stderr.print(f"[bold red]{own}:[/] {escape(ending.failure)}")
@@ -114,15 +120,6 @@ def run(
         raise typer.Exit(EXIT_INTERRUPTED)
     if any(ending.failure for ending in endings.values()):
         raise typer.Exit(1)
-
-
-def _on_cluster() -> Any:
-    """What plays a league on Ray. Raises ConfigError where the extra is not installed."""
-    try:
-        from palus.cluster.on_ray import play_league
-    except ImportError as error:
-        raise ConfigError(f'--cluster takes more than is installed ({error}): pip install "palus[cluster]"') from error
-    return play_league
 
 
 @app.command(epilog=EPILOG)

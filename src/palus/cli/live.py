@@ -36,6 +36,7 @@ def serve_runs(places: Sequence[str], port: int, *, browser: bool, until_eof: bo
     Raises CheckpointError for a folder that holds no run, ArenaError for a port in use, StorageError.
     """
     try:
+        from palus.arena.jobs.worker import wait_for_end
         from palus.web.serving import make_uvicorn
         from palus.web.watch.app import make_watch_app
     except ModuleNotFoundError as error:
@@ -58,7 +59,7 @@ def serve_runs(places: Sequence[str], port: int, *, browser: bool, until_eof: bo
             if browser:
                 webbrowser.open(address)
             if until_eof:
-                threading.Thread(target=_wait_for_eof, args=(stop,), daemon=True).start()
+                threading.Thread(target=wait_for_end, args=(stop,), daemon=True).start()
             while not stop.wait(0.5) and pages.is_alive():
                 pass
         finally:
@@ -96,11 +97,6 @@ def _follow(refresh: Callable[[], None], stop: threading.Event) -> None:
     while not stop.wait(REFRESH_S):
         with suppress(StorageError):  # the page shows what it has until the book can be read again
             refresh()
-
-
-def _wait_for_eof(stop: threading.Event) -> None:
-    sys.stdin.buffer.read()
-    stop.set()
 
 
 def check_run(folder: Path) -> None:

@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -85,13 +85,7 @@ def end_early(over: int, planned: int, what: str, caution: str = "") -> NoReturn
 
 def print_json(content: Any) -> None:
     """One JSON document on stdout; dataclasses become objects."""
-    print(json.dumps(content, default=_plain))
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    raise TypeError(f"no JSON form for {type(value).__name__}")
+    print(json.dumps(content, default=asdict))
 
 
 def percent(share: float) -> str:

@@ -35,11 +35,6 @@ def local_folder(run: str, hub: str | None) -> Path:
     return folder
 
 
-def is_there(word: str) -> bool:
-    """Whether it can only be meant here: a path that exists, or no OWNER/NAME."""
-    return Path(word).exists() or word.count("/") != 1 or Path(word).suffix in (".onnx", ".npz")
-
-
 def refresh_onnx(folder: Path) -> None:
     """Bring each `<Behavior>.onnx` of a run up to date: the policy that `palus enjoy` measured last, else the newest.
 

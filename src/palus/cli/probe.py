@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,9 +71,9 @@ def probe(
     chosen on other matches than those that it is reported by. Ctrl-C ends the training and measures what there is;
     probe.json and probe.svg go into the response's run and, where MODEL is a folder, beside the model, for its card.
     """
-    from palus.cli.players import is_there, local_folder, refresh_onnx
+    from palus.cli.players import local_folder, refresh_onnx
 
-    if not is_there(model):
+    if not Path(model).exists() and model.count("/") == 1 and Path(model).suffix not in (".onnx", ".npz"):  # OWNER/NAME
         model = str(local_folder(model, hub))
     path = Path(model)
     if path.is_dir():
@@ -103,9 +104,7 @@ def probe(
         raise typer.Exit(EXIT_INTERRUPTED)
     response.publish(found, *([path] if path.is_dir() else []))
     if as_json:
-        from palus.hub.probe_file import plain_probe
-
-        print_json(plain_probe(found))
+        print_json({**asdict(found), "bound": found.bound})
     else:
         _tell(model, found, response.folder.root)
 

@@ -120,12 +120,6 @@ class _Process:
         self.process = None
         return None
 
-    def end(self) -> int:
-        """Let it finish its match. Returns its exit status."""
-        if self.process is None:
-            return 0
-        return max(self.process.wait(), 0)
-
 
 def _keep_up(commands: Sequence[list[str]]) -> int:
     """Keep workers running until told to stop, or until one ends with a fault of its own. Returns the exit status."""
@@ -139,7 +133,8 @@ def _keep_up(commands: Sequence[list[str]]) -> int:
             status = next((ended for worker in workers if (ended := worker.look()) is not None), None)
     except KeyboardInterrupt:
         pass
-    for worker in workers:
-        if worker.process is not None and worker.process.stdin is not None:
-            worker.process.stdin.close()
-    return max(worker.end() for worker in workers)
+    running = [worker.process for worker in workers if worker.process is not None]
+    for process in running:
+        if process.stdin is not None:
+            process.stdin.close()
+    return max([0, *(process.wait() for process in running)])  # each finishes its match

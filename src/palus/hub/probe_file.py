@@ -6,7 +6,7 @@ here, and the numbers count as the publisher's own, for the model alone whose ha
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -134,8 +134,3 @@ def draw_probe(probe: Probe) -> bytes:
     points = tuple((point.steps, point.share) for point in probe.curve)
     band = tuple((point.low, point.high) for point in probe.curve)
     return draw_curves([Curve("share of points of the best response", points, band)])
-
-
-def plain_probe(probe: Probe) -> dict[str, object]:
-    """As JSON holds it, with the bound."""
-    return {**asdict(probe), "bound": probe.bound}

@@ -56,7 +56,9 @@ def parse_target(text: str | None = None) -> Target:
     """
     word = text or os.environ.get("HF_ENDPOINT") or HUGGING_FACE
     if word.startswith("folder:"):
-        return _folder(word.removeprefix("folder:"), word)
+        if word == "folder:":
+            raise HubError(f"{word}: no folder is named; write folder:PATH")
+        return FolderTarget(Path(word.removeprefix("folder:")).expanduser())
     if word.startswith(("http://", "https://")):
         return HubTarget(_server(word))
     if word in ("huggingface.co", "hf"):
@@ -66,7 +68,7 @@ def parse_target(text: str | None = None) -> Target:
     if _NEAR_ADDRESS.match(word):
         raise HubError(f"{word}: not the address of a hub; did you mean {_nearest(word)}? A folder: folder:{word}")
     if "/" in word or os.sep in word or word.startswith(("~", ".")) or Path(word).is_dir():
-        return _folder(word, word)
+        return FolderTarget(Path(word).expanduser())
     raise HubError(
         f"{word}: not a hub; name huggingface.co, a palus hub as http://host:port, or a folder as folder:PATH"
     )
@@ -80,12 +82,6 @@ def _nearest(word: str) -> str:
     if host.removeprefix("www.") == "huggingface.co":
         return "huggingface.co"
     return f"{'https' if scheme.endswith('s') else 'http'}://{host or 'host:port'}"
-
-
-def _folder(path: str, word: str) -> FolderTarget:
-    if not path:
-        raise HubError(f"{word}: no folder is named; write folder:PATH")
-    return FolderTarget(Path(path).expanduser())
 
 
 def _server(url: str) -> str:
