@@ -75,7 +75,7 @@ class AimToy(Toy):
         sign, named = actions[0][:, 0, 0], actions[0][:, 0, 1]
         step.reward[:, 0] = (sign == (self._number() > 0)) - (named - self._number()) ** 2
 
-    def _view(self, behavior: str, played: Any) -> View:
+    def _view(self, behavior: str) -> View:
         return {"obs_0": self._number()[:, None, None]}
 
 
@@ -84,7 +84,7 @@ class BlurredAimToy(AimToy):
 
     seen = (ObservationSpec("obs_0", (NOISE,)), ObservationSpec("obs_1", (1,)))
 
-    def _view(self, behavior: str, played: Any) -> View:
+    def _view(self, behavior: str) -> View:
         counters = NOISE * self._drawn[:, None] + np.arange(NOISE) + 1
         noise = draw(self._seeds[:, None], counters, LEVELS) / (LEVELS // 2) - 1
         return {"obs_0": noise[:, None].astype(np.float32), "obs_1": self._number()[:, None, None]}
@@ -114,10 +114,10 @@ class StakeToy(Toy):
         stake, asked = self._signs()
         step.reward[:, 0] = (STAKE * stake + ((asked > 0) == actions[0][:, 0, 0])) * step.match_over
 
-    def _view(self, behavior: str, played: Any) -> View:
+    def _view(self, behavior: str) -> View:
         stake, asked = self._signs()
-        last = played == self.ROUNDS - 1
-        return {"obs_0": np.stack([stake * (played == 0), asked * last, last], -1)[:, None].astype(np.float32)}
+        last = self._round == self.ROUNDS - 1
+        return {"obs_0": np.stack([stake * (self._round == 0), asked * last, last], -1)[:, None].astype(np.float32)}
 
 
 def show(folder: Path) -> Path:

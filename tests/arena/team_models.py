@@ -44,10 +44,10 @@ class Squads(PenaltyToy):
         self.shown = self._hits.copy()
         self._hits[step.match_over] = 0
 
-    def _view(self, behavior: str, played: I64) -> View:
+    def _view(self, behavior: str) -> View:
         role = ROLES.index(behavior)
         cues = np.eye((3, 2)[role], dtype=np.float32)[self._cues(role)]
-        share = np.broadcast_to((played / self.ROUNDS).astype(np.float32)[:, None, None], (*cues.shape[:2], 1))
+        share = np.broadcast_to((self._round / self.ROUNDS).astype(np.float32)[:, None, None], (*cues.shape[:2], 1))
         return {"obs_0": np.concatenate([cues, share], 2)} if role == 0 else {"obs_0": cues, "obs_1": share}
 
 

@@ -36,8 +36,8 @@ class WritesSkippedRows(DuelToy):
 
 
 class SpeaksNaN(DuelToy):
-    def _view(self, behavior, played):
-        view = super()._view(behavior, played)
+    def _view(self, behavior):
+        view = super()._view(behavior)
         view["obs_0"][-1, 1, 3] = np.nan
         return view
 
@@ -50,8 +50,8 @@ class LeavesNumbersUnwritten(DuelToy):
 
 
 class NothingToChoose(MenuToy):
-    def _view(self, behavior, played):
-        view = super()._view(behavior, played)
+    def _view(self, behavior):
+        view = super()._view(behavior)
         view["action_masks"][1] = False
         return view
 

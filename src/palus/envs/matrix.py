@@ -58,7 +58,7 @@ class MatrixGame(Toy):
         step.group_reward[:, 0], step.group_reward[:, 1] = result, -result
         step.points[:, 0], step.points[:, 1] = (1 + result) / 2, (1 - result) / 2
 
-    def _view(self, behavior: str, played: np.typing.NDArray[np.int64]) -> View:
+    def _view(self, behavior: str) -> View:
         return {"obs_0": np.ones((self.num_matches, 2, 1), np.float32)}
 
 

@@ -70,16 +70,21 @@ class ArrayGame:
             getattr(self, name)[:] = 0
         self._seeds[:], self.active[:] = seeds, True
 
-    def _known(self, behavior: str) -> str:
+    def _view(self, behavior: str) -> View:
+        """What the agents of a behavior see."""
+        raise NotImplementedError
+
+    def observe(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
+        """Write what the active agents see."""
         names = [b.name for b in self.spec.behaviors]
         if behavior not in names:
             raise EnvError(f"{self.spec.env_id} has no behavior {behavior!r}; there is {' and '.join(names)}")
-        return behavior
-
-    def _write(self, view: View, behavior: str, rows: I32, wanted: Bool, out: Mapping[str, AnyArray]) -> None:
-        chosen = wanted[:, self.spec.agents_of(behavior)] & (rows >= 0)
+        view, chosen = self._view(behavior), self.active[:, self.spec.agents_of(behavior)] & (rows >= 0)
         for name, array in out.items():
             array[rows[chosen]] = view[name][chosen]
+
+    def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
+        """Nobody is ever truncated."""
 
     def set_parameters(self, parameters: Mapping[str, float]) -> None:
         """There are none. Raises EnvError for any."""
@@ -107,30 +112,13 @@ class Toy(ArrayGame):
 
     ROUNDS = 4
 
-    def __init__(self, spec: GameSpec, num_matches: int) -> None:
-        super().__init__(spec, num_matches)
-        self._last: dict[str, View] = {}
-        self._ended: Bool = np.zeros_like(self.active)
-
     @property
     def _round(self) -> I64:
         return self._drawn % self.ROUNDS  # `_drawn` counts rounds since `reset`
 
-    def _view(self, behavior: str, played: I64) -> View:
-        """What the agents of a behavior see. played: [N] rounds played of the present match."""
-        raise NotImplementedError
-
     def _pay(self, actions: Sequence[F32], step: Step) -> None:
         """Fill what a decision brings; `match_over` and `terminated` are filled already."""
         raise NotImplementedError
-
-    def observe(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
-        """Write what the active agents see."""
-        self._write(self._view(self._known(behavior), self._round), behavior, rows, self.active, out)
-
-    def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
-        """Write the last view of the agents that ended in the latest step."""
-        self._write(self._last[self._known(behavior)], behavior, rows, self._ended, out)
 
     def step(self, actions: Sequence[F32]) -> Step:
         """Play one decision; actions: per behavior [N, P_b, A]."""
@@ -139,9 +127,7 @@ class Toy(ArrayGame):
         points = np.full((self.num_matches, len(self.spec.sides)), np.nan, np.float32)
         nothing = np.zeros((2, *shape), np.float32)
         step = Step(nothing[0], nothing[1], flags, np.zeros(shape, np.bool_), over, points, {})
-        self._last = {b.name: self._view(b.name, self._round + 1) for b in self.spec.behaviors}
         self._pay(actions, step)
-        self._ended = step.terminated.copy()
         self._drawn += 1
         return step
 
@@ -176,11 +162,11 @@ class RescueToy(Toy):
         step.group_reward[:, 1] = step.match_over & self._right
         self.active[:, 0] = step.match_over
 
-    def _view(self, behavior: str, played: I64) -> View:
+    def _view(self, behavior: str) -> View:
         view = np.zeros((self.num_matches, 2, 6), np.float32)
         view[:, 0, 0] = view[:, 1, 1] = 1
         view[:, 0, 2:5] = _one_hot(self._cue(), CUES)
-        view[:, :, 5] = (played / self.ROUNDS)[:, None]
+        view[:, :, 5] = (self._round / self.ROUNDS)[:, None]
         return {"obs_0": view}
 
 
@@ -217,8 +203,8 @@ class DuelToy(Toy):
             step.points[:, 0], step.points[:, 1] = (1 + lead) / 2, (1 - lead) / 2
         self._hits[over] = 0
 
-    def _view(self, behavior: str, played: I64) -> View:
-        share = np.broadcast_to((played / self.ROUNDS)[:, None, None], (self.num_matches, 2, 1))
+    def _view(self, behavior: str) -> View:
+        share = np.broadcast_to((self._round / self.ROUNDS)[:, None, None], (self.num_matches, 2, 1))
         return {"obs_0": np.concatenate([_one_hot(self._cues(), CUES), share], 2).astype(np.float32)}
 
 
@@ -260,10 +246,10 @@ class PenaltyToy(Toy):
             told[n] = {side: {"hits": self._hits[n, side] / self.ROUNDS} for side in (0, 1)}
         self._hits[over] = 0
 
-    def _view(self, behavior: str, played: I64) -> View:
+    def _view(self, behavior: str) -> View:
         side = 0 if behavior == "Striker" else 1
         cue = _one_hot(self._cue(side), self.CHOICES[side])
-        share = (played / self.ROUNDS)[:, None].astype(np.float32)
+        share = (self._round / self.ROUNDS)[:, None].astype(np.float32)
         parts = [np.concatenate([cue, share], axis=1)] if side == 0 else [cue, share]
         return {f"obs_{i}": part[:, None] for i, part in enumerate(parts)}
 
@@ -295,6 +281,6 @@ class MenuToy(Toy):
             raise EnvError(f"MenuToy: match {wrong[0]} ordered dish {int(ordered[wrong[0]])}, which its mask forbids")
         step.reward[:, 0] = ordered / (self.DISHES - 1)
 
-    def _view(self, behavior: str, played: I64) -> View:
+    def _view(self, behavior: str) -> View:
         allowed = _one_hot(self._off(), self.DISHES) == 0
-        return {"obs_0": (played / self.ROUNDS)[:, None, None].astype(np.float32), MASKS: allowed[:, None]}
+        return {"obs_0": (self._round / self.ROUNDS)[:, None, None].astype(np.float32), MASKS: allowed[:, None]}

@@ -31,9 +31,9 @@ class Tug(Toy):
         self.trace_cm = np.zeros((num_matches, TICKS), np.int64)
         self.slips: list[list[int]] = [[] for _ in range(num_matches)]
 
-    def _view(self, behavior: str, played: I64) -> View:
+    def _view(self, behavior: str) -> View:
         rope = np.stack([self.rope_cm, -self.rope_cm], axis=1)[..., None].astype(np.float32)
-        place = np.broadcast_to((played / self.ROUNDS)[:, None, None], rope.shape).astype(np.float32)
+        place = np.broadcast_to((self._round / self.ROUNDS)[:, None, None], rope.shape).astype(np.float32)
         return {"obs_0": np.concatenate([rope, place], axis=2) if behavior == "Puller" else rope}
 
     def _pay(self, actions: Sequence[F32], step: Step) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from palus.envs.grid.matches import BoardMatches
-from palus.types import F32, I64, AgentSpec, BehaviorSpec, Bool, GameSpec, Step
+from palus.envs.toy import View
+from palus.types import I64, AgentSpec, BehaviorSpec, Bool, GameSpec, Step
 
 FORAGERS = 3
 BEHIND = 3
@@ -60,7 +61,7 @@ class Foraging(BoardMatches):
         for n, agent in np.argwhere(ended).tolist():
             told.setdefault(n, {})[agent] = {"berries": float(self._berries[n, agent])}
 
-    def _view(self, behavior: str) -> F32:
+    def _view(self, behavior: str) -> View:
         N, squares = self.num_matches, self._squares
         view = np.zeros((N, FORAGERS, 13), np.float32)
         for i in range(FORAGERS):
@@ -70,4 +71,4 @@ class Foraging(BoardMatches):
             view[:, i, 4:8] = (self._sight(squares[:, rivals], own[:, None]) * present[:, :, None]).reshape(N, -1)
             view[:, i, 8:10] = (self._berries[:, i : i + 1] - self._berries[:, rivals]) / BEHIND
             view[:, i, 10:12], view[:, i, 12:] = present, self._clock
-        return view
+        return {"obs_0": view}

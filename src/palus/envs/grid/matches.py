@@ -5,12 +5,12 @@ Random numbers are a pure function of (seed of the slot, number of the draw), so
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from palus.envs.toy import ArrayGame, draw
-from palus.types import F32, I32, I64, AnyArray, Bool, GameSpec, Step
+from palus.types import F32, I64, Bool, GameSpec, Step
 
 MOVES: I64 = np.array([(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1)], np.int64)
 """What choice k of an agent adds to its square: stay, the four straight ways, the four diagonal ones."""
@@ -44,10 +44,6 @@ class BoardMatches(ArrayGame):
         """
         raise NotImplementedError
 
-    def _view(self, behavior: str) -> F32:
-        """What the agents of a behavior see, [N, P_b, size]."""
-        raise NotImplementedError
-
     def _draw(self, slots: Bool, choices: int) -> I64:
         """A uniform number in [0, choices) for each of these slots [N]."""
         drawn = draw(self._seeds[slots], self._drawn[slots], choices)
@@ -68,13 +64,6 @@ class BoardMatches(ArrayGame):
         """Start N new matches from seeds [N]."""
         super().reset(seeds)
         self._start(np.ones(self.num_matches, np.bool_))
-
-    def observe(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
-        """Write what the active agents see."""
-        self._write({"obs_0": self._view(self._known(behavior))}, behavior, rows, self.active, out)
-
-    def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
-        """Nobody is ever truncated."""
 
     def step(self, actions: Sequence[F32]) -> Step:
         """Play one decision; actions: per behavior [N, P_b, 1], indices into `MOVES`."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from palus.envs.grid.matches import BoardMatches
-from palus.types import F32, I64, AgentSpec, BehaviorSpec, Bool, GameSpec, Step
+from palus.envs.toy import View
+from palus.types import I64, AgentSpec, BehaviorSpec, Bool, GameSpec, Step
 
 PURSUERS = 3
 
@@ -50,16 +51,17 @@ class Pursuit(BoardMatches):
         for n in np.flatnonzero(step.match_over).tolist():
             told[n] = {agent: {"caught": float(caught[n])} for agent in range(PURSUERS + 1)}
 
-    def _view(self, behavior: str) -> F32:
+    def _view(self, behavior: str) -> View:
         N, squares, clock = self.num_matches, self._squares, self._clock
         if behavior == "Evader":
             evader = squares[:, PURSUERS:]
             ways = self._sight(squares[:, :PURSUERS], evader).reshape(N, -1)
-            return np.concatenate([self._sight(evader, 0 * evader)[:, 0], ways, clock], 1)[:, None]
+            seen = [self._sight(evader, 0 * evader)[:, 0], ways, clock]
+            return {"obs_0": np.concatenate(seen, 1)[:, None]}
         view = np.zeros((N, PURSUERS, 12), np.float32)
         for i in range(PURSUERS):
             own, mates = squares[:, i : i + 1], [(i + k) % PURSUERS for k in range(1, PURSUERS)]
             ways = self._sight(squares[:, [PURSUERS, *mates]], own).reshape(N, -1)
             view[:, i, :8] = np.concatenate([self._sight(own, 0 * own)[:, 0], ways], 1)
             view[:, i, 8 + i], view[:, i, 11:] = 1, clock
-        return view
+        return {"obs_0": view}
