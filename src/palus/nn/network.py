@@ -307,10 +307,7 @@ class Network(nn.Module):
     def arrays(self) -> dict[str, AnyArray]:
         """Weights (float32) and moments (float64) by Sample Factory's names: snapshots, exports, populations."""
         arrays: dict[str, AnyArray] = {k: v.detach().cpu().numpy().copy() for k, v in self.weights.masters.items()}
-        for name, scaler in self.scalers.items():
-            if scaler.moments is not None:
-                found = scaler.moments.arrays(f"{OBSERVATION_PREFIX}{name}.")
-                arrays |= {k: v.reshape(scaler.shape) if v.size > 1 else v for k, v in found.items()}
+        arrays |= self.inputs.arrays(OBSERVATION_PREFIX)
         return arrays | (self.returns.arrays(RETURN_PREFIX) if self.returns is not None else {})
 
     def load_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
@@ -331,10 +328,7 @@ class Network(nn.Module):
             self.weights.load(torch.from_numpy(flat))
             if self.int8 is not None:
                 self.int8.begin_with({})
-            for name, scaler in self.scalers.items():
-                if scaler.moments is not None:
-                    scaler.moments.load_arrays(arrays, f"{OBSERVATION_PREFIX}{name}.")
-                    scaler.refresh()
+            self.inputs.load_arrays(arrays, OBSERVATION_PREFIX)
             self.returns = None
             if RETURN_PREFIX + "running_mean" in arrays:
                 self.returns = RunningMoments(1)

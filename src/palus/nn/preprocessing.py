@@ -51,6 +51,27 @@ class Preprocessor:
             return self._by_torch(observations, index)
         return self._by_numba(observations, index)  # type: ignore[arg-type]  # arrays, on the CPU
 
+    def observe(self, observations: Mapping[str, AnyArray], rows: I64) -> None:
+        """Take some rows into the moments. observations: name -> [N, *shape]."""
+        for name, scaler in self.scalers.items():
+            scaler.update(observations[name], rows)
+
+    def arrays(self, prefix: str = "") -> dict[str, AnyArray]:
+        """The moments (float64), in the shapes of their observations."""
+        arrays: dict[str, AnyArray] = {}
+        for name, scaler in self.scalers.items():
+            if scaler.moments is not None:
+                found = scaler.moments.arrays(f"{prefix}{name}.")
+                arrays |= {k: v.reshape(scaler.shape) if v.size > 1 else v for k, v in found.items()}
+        return arrays
+
+    def load_arrays(self, arrays: Mapping[str, AnyArray], prefix: str = "") -> None:
+        """Take over what `arrays` gave. KeyError or ValueError when it does not fit."""
+        for name, scaler in self.scalers.items():
+            if scaler.moments is not None:
+                scaler.moments.load_arrays(arrays, f"{prefix}{name}.")
+                scaler.refresh()
+
     def _by_torch(self, observations: Mapping[str, Rows], index: I64 | Tensor | None) -> dict[str, Tensor]:
         """Arrays are gathered here and scaled there, tensors both there."""
         there = self._place.tensor(index) if isinstance(index, np.ndarray) else index

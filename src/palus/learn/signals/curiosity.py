@@ -24,7 +24,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from palus.config.trainer import Curiosity as Settings
-from palus.learn.signals.signal import Experience, SignalInputs, Trained, features, made, network_of, width_of
+from palus.learn.signals.signal import Experience, Trained, features, made, network_of, view_of, width_of
 from palus.nn.encoders import Joint
 from palus.nn.layers import Linear, fully_connected
 from palus.nn.parameters import xavier_uniform
@@ -91,7 +91,7 @@ class CuriositySignal:
     ) -> None:
         self.spec, self.learned = spec, False
         self.most = 1.0 / settings.strength if settings.strength > 0 else math.inf
-        self.view = SignalInputs(spec, network_of(settings.network_settings))
+        self.view = view_of(spec, network_of(settings.network_settings))
         self.models = made(lambda: Models(spec, settings, trust), generator)
         self.trained = Trained(self.models, settings.learning_rate)
 

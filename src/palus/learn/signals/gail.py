@@ -25,8 +25,8 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
 from palus.config.trainer import Gail as Settings
-from palus.learn.signals.signal import Experience, SignalInputs, Trained, features, made, network_of, width_of
-from palus.nn.encoders import Joint
+from palus.learn.signals.signal import Experience, Trained, features, made, network_of, view_of, width_of
+from palus.nn.encoders import VECTORS, Joint
 from palus.nn.layers import Linear
 from palus.nn.parameters import kaiming, xavier_uniform
 from palus.trust import NOBODY, Trust
@@ -105,7 +105,7 @@ class GailSignal:
     ) -> None:
         self.spec, self.use_vail, self.use_actions, self.beta = spec, settings.use_vail, settings.use_actions, 0.0
         self.generator, self.experts = generator, read_demonstrations(Path(settings.demo_path), spec)
-        self.view = SignalInputs(spec, network_of(settings.network_settings))
+        self.view = view_of(spec, network_of(settings.network_settings))
         self.view.observe(self.experts.observations, np.arange(len(self.experts)))
         acted = width_of(spec.actions) + 1 if settings.use_actions else 0
         self.discriminator = made(lambda: Discriminator(spec, settings, acted, trust), generator)
@@ -115,10 +115,12 @@ class GailSignal:
         """What is normalised, is so by the demonstrations."""
 
     def _inputs(self, observations: Mapping[str, AnyArray], actions: F32, ended: AnyArray) -> dict[str, Tensor]:
-        if not self.use_actions:
-            return self.view(observations)
-        end = torch.from_numpy(ended.astype(np.float32))[:, None]
-        return self.view(observations, torch.cat([features(actions, self.spec.actions), end], 1))
+        inputs = self.view(observations)
+        if self.use_actions:
+            seen = [inputs[VECTORS]] if VECTORS in inputs else []
+            end = torch.from_numpy(ended.astype(np.float32))[:, None]
+            inputs[VECTORS] = torch.cat([*seen, features(actions, self.spec.actions), end], 1)
+        return inputs
 
     def rewards(self, decisions: Experience) -> F32:
         """See `LearnedReward.rewards`."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from palus.config.trainer import Rnd as Settings
-from palus.learn.signals.signal import Experience, SignalInputs, Trained, made, network_of
+from palus.learn.signals.signal import Experience, Trained, made, network_of, view_of
 from palus.nn.encoders import Joint
 from palus.trust import NOBODY, Trust
 from palus.types import F32, I64, AnyArray, BehaviorSpec
@@ -35,7 +35,7 @@ class RndSignal:
         self, settings: Settings, spec: BehaviorSpec, generator: torch.Generator, trust: Trust = NOBODY
     ) -> None:
         network = network_of(settings.network_settings)
-        self.view = SignalInputs(spec, network)
+        self.view = view_of(spec, network)
         self.answer, self.target = (made(lambda: Joint(spec.observations, network, trust), generator) for _ in "ab")
         self.trained, self.fixed = Trained(self.answer, settings.learning_rate), Trained(self.target)
 

@@ -18,7 +18,6 @@ from palus.errors import DivergenceError
 from palus.learn.adam import Adam
 from palus.nn.attention import action_features
 from palus.nn.distributions import told
-from palus.nn.encoders import VECTORS
 from palus.nn.layers import Linear
 from palus.nn.parameters import FlatParameters
 from palus.nn.place import CPU
@@ -92,40 +91,10 @@ class LearnedReward(Protocol):
         """Continue where `state_dict` was taken. KeyError, ValueError or ModelError when it is of another shape."""
 
 
-class SignalInputs:
+def view_of(spec: BehaviorSpec, settings: NetworkSettings) -> Preprocessor:
     """What a signal's networks read of observations: vectors joined, each normalised where the settings say so."""
-
-    def __init__(self, spec: BehaviorSpec, settings: NetworkSettings) -> None:
-        vectors = [o.name for o in spec.observations if o.is_vector]
-        self._inputs = Preprocessor(spec.observations, settings, vectors, torch.float32, CPU)
-        self._scalers = self._inputs.scalers
-
-    def observe(self, observations: Mapping[str, AnyArray], rows: I64) -> None:
-        """Take some rows into the running statistics. observations: name -> [N, *shape]."""
-        for name, scaler in self._scalers.items():
-            scaler.update(observations[name], rows)
-
-    def __call__(self, observations: Mapping[str, AnyArray], acted: Tensor | None = None) -> dict[str, Tensor]:
-        """Name -> [R, *shape] as an encoder reads them. acted: [R, C], what else it sees as a vector."""
-        inputs = self._inputs(observations)
-        if acted is not None:
-            inputs[VECTORS] = torch.cat([inputs[VECTORS], acted], 1) if VECTORS in inputs else acted
-        return inputs
-
-    def arrays(self) -> dict[str, AnyArray]:
-        """The statistics."""
-        found: dict[str, AnyArray] = {}
-        for name, scaler in self._scalers.items():
-            if scaler.moments is not None:
-                found |= scaler.moments.arrays(f"{name}.")
-        return found
-
-    def load_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
-        """Take over what `arrays` gave. KeyError or ValueError when it does not fit."""
-        for name, scaler in self._scalers.items():
-            if scaler.moments is not None:
-                scaler.moments.load_arrays(arrays, f"{name}.")
-                scaler.refresh()
+    vectors = [o.name for o in spec.observations if o.is_vector]
+    return Preprocessor(spec.observations, settings, vectors, torch.float32, CPU)
 
 
 class Trained:
