@@ -476,7 +476,7 @@ def test_a_game_killed_in_mid_step_leaves_a_clear_message_and_a_saved_run(served
 
     def kill_after_an_update(parts: Run) -> None:
         assert isinstance(parts.collector, ExchangeCollector)
-        (pid,) = [game.env.pid for game in parts.collector._games]
+        (pid,) = [game.env._executable._process.pid for game in parts.collector._games]
         learn = parts.trainees[0].learner.update
 
         def update(*arguments: Any) -> Any:

@@ -90,11 +90,6 @@ class UnityEnv:
             self.kill()
             raise
 
-    @property
-    def pid(self) -> int | None:
-        """Of the executable."""
-        return self._executable.pid if self._executable else None
-
     def _hear(self, stopped: Callable[[], bool] = never) -> Any:
         def check() -> None:
             if stopped():

@@ -58,11 +58,6 @@ class Executable:
             raise EnvError(f"env_path {path} cannot be run: {error}") from error
         self._log_file = log_file
 
-    @property
-    def pid(self) -> int:
-        """Of the process, which leads a process group."""
-        return self._process.pid
-
     def check(self, timeout_s: float = 0.0) -> None:
         """Raises LostGameError when it has ended, or does within so long."""
         with suppress(subprocess.TimeoutExpired):
