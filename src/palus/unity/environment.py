@@ -276,6 +276,5 @@ def _steps(name: str, spec: BehaviorSpec, infos: list[Any], *, masks: bool) -> S
 
 def _allowed(mask: bytes, size: int, name: str) -> Bool:
     """A mask of another length forbids nothing, as in ML-Agents."""
-    allowed = ~bools(mask, f"action mask of {name}") if len(mask) == size else np.ones(size, np.bool_)
-    result: Bool = allowed
-    return result
+    allowed: Bool = ~bools(mask, f"action mask of {name}") if len(mask) == size else np.ones(size, np.bool_)
+    return allowed
