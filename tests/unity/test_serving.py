@@ -229,7 +229,7 @@ def test_goals_arrive_as_goals() -> None:
     for o in shown:
         info.observations.add().CopyFrom(observation_template(o))
     assert info.observations[1].observation_type == 1  # GOAL_SIGNAL
-    assert observation_specs(info) == shown
+    assert observation_specs(info.observations) == shown
 
 
 def test_launch_arguments_are_unity_s() -> None:

@@ -18,10 +18,10 @@ import numpy as np
 from palus.config.environment import Value
 from palus.errors import EnvError, LostGameError, PalusError, ProtocolError
 from palus.trust import Trust, load
-from palus.types import F32, MASKS, AnyArray, BehaviorSpec, ObservationSpec
-from palus.unity.messages import GOAL_SIGNAL
+from palus.types import F32, MASKS, AnyArray, BehaviorSpec
 from palus.unity.news import News, Steps, actions_of, behavior_of, enter, never
 from palus.unity.side_channels import PARAMETERS, STATISTICS, parameter_message, read_statistic
+from palus.unity.translation import observation_specs
 
 LOST = {
     "UnityCommunicationException", "UnityCommunicatorStoppedException", "UnityEnvironmentException",
@@ -129,10 +129,7 @@ class BaseEnvGame:
 
 def _behavior(name: str, told: Any) -> BehaviorSpec:
     try:
-        seen = tuple(
-            ObservationSpec(f"obs_{i}", tuple(o.shape), goal=int(o.observation_type) == GOAL_SIGNAL)
-            for i, o in enumerate(told.observation_specs)
-        )
+        seen = observation_specs(told.observation_specs)
         actions = actions_of(int(told.action_spec.continuous_size), tuple(told.action_spec.discrete_branches))
         return BehaviorSpec(behavior_of(name)[0], seen, actions)
     except ValueError as error:

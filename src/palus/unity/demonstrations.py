@@ -106,7 +106,7 @@ def demonstrated(path: Path, spec: BehaviorSpec | None) -> BehaviorSpec:
             _check_actions(file, brain, spec)
         info = _message(InfoAndAction, data, at, file, "record 1")[0].agent_info
         try:
-            shown = BehaviorSpec(brain.brain_name, observation_specs(info), action_spec(brain))
+            shown = BehaviorSpec(brain.brain_name, observation_specs(info.observations), action_spec(brain))
         except ValueError as error:
             raise DemonstrationError(f"{file}: {error}") from error
         spec = spec or shown

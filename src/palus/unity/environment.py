@@ -251,7 +251,7 @@ def _for_the_editor() -> Listener:
 def _spec(name: str, brain: Any, example: Any) -> BehaviorSpec:
     """Raises ProtocolError for a behavior that no policy can play."""
     try:
-        return BehaviorSpec(behavior_of(name)[0], observation_specs(example), action_spec(brain))
+        return BehaviorSpec(behavior_of(name)[0], observation_specs(example.observations), action_spec(brain))
     except ValueError as error:
         raise ProtocolError(f"behavior {name}: {error}") from error
 

@@ -7,6 +7,7 @@ are what they are. Pictures of bytes are told as 0..1.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,12 @@ def observation_template(o: ObservationSpec) -> Any:
     return Observation(shape=o.shape, dimension_properties=properties, observation_type=kind, name=o.name)
 
 
-def observation_specs(example: Any) -> tuple[ObservationSpec, ...]:
-    """What an `AgentInfoProto` shows, named as ML-Agents' models name it: obs_0, obs_1, ... Raises ValueError for what
-    nobody can see."""
+def observation_specs(shown: Iterable[Any]) -> tuple[ObservationSpec, ...]:
+    """What an agent sees, named as ML-Agents' models name it: obs_0, obs_1, ... shown: an `ObservationProto` of each,
+    or what a BaseEnv says of it. Raises ValueError for what nobody can see."""
     return tuple(
-        ObservationSpec(f"obs_{i}", tuple(o.shape), goal=o.observation_type == GOAL_SIGNAL)
-        for i, o in enumerate(example.observations)
+        ObservationSpec(f"obs_{i}", tuple(o.shape), goal=int(o.observation_type) == GOAL_SIGNAL)
+        for i, o in enumerate(shown)
     )
 
 
