@@ -73,12 +73,14 @@ class TalkingSource:
         self._games = self._games or [self.start(0)]
         game, generator = self._games[0], np.random.default_rng(self._seed)
         wanted, behaviors = set(self._run.behaviors), game.behaviors
+        settings = [*self._run.behaviors.values(), *filter(None, [self._run.default_settings])]
+        rivals = any(own.self_play is not None for own in settings)  # then there is another side to look for
         game.reset({}, self._seed)
         for _ in range(SEARCH):
             news = game.receive()
             found = {behavior_of(name)[0] for name in behaviors}
             sides = {behavior_of(name)[1] for name in behaviors}
-            if found and wanted <= found and (len(sides) > 1 or not self._has_rivals):
+            if found and wanted <= found and (len(sides) > 1 or not rivals):
                 break
             game.send({
                 name: draw_actions(behaviors[name].actions, len(steps), steps.observations.get(MASKS), generator)
@@ -88,23 +90,13 @@ class TalkingSource:
         if not found or (undeclared and self._run.default_settings is None):
             missing = wanted - found
             late = f"; {', '.join(sorted(missing))} did not appear within {SEARCH} messages" if missing else ""
+            path = self._run.env_settings.env_path
+            place = f"palus.env_options.factory {self._name}" if path is None else f"env_path {path}"
             raise EnvError(
-                f"{self._place} has {', '.join(sorted(found)) or 'no behavior'}{late}. Name in behaviors what it has, "
+                f"{place} has {', '.join(sorted(found)) or 'no behavior'}{late}. Name in behaviors what it has, "
                 "or give default_settings"
             )
         return game_of(self._name, dict(sorted(behaviors.items())))
-
-    @property
-    def _has_rivals(self) -> bool:
-        """Whether somebody plays against itself, so that there is another side to look for."""
-        settings = [*self._run.behaviors.values(), *filter(None, [self._run.default_settings])]
-        return any(behavior.self_play is not None for behavior in settings)
-
-    @property
-    def _place(self) -> str:
-        """Where the run file names the game."""
-        path = self._run.env_settings.env_path
-        return f"palus.env_options.factory {self._name}" if path is None else f"env_path {path}"
 
     def close(self) -> None:
         """End all games."""
