@@ -37,7 +37,7 @@ class Cycles:
         network = self.parts.trainees[0].learner.network
         for k in range(opponents):
             arrays = {name: array * (1 + 0.01 * k) for name, array in network.acting_arrays().items()}
-            own = Network.acting(network.spec, network.settings, arrays, network.weights.dtype)
+            own = Network.acting(network.spec, network.settings, arrays, network.weights.work.dtype)
             self.parts.collector.policies.publish(FROZEN + k, own)
 
         def cast(slot: int) -> list[Seat]:

@@ -25,7 +25,7 @@ def test_the_master_moves_and_the_working_copy_follows(dtype):
     p.refresh()
     assert network["a"].weight.tolist() == [[0, 0.125, 0.25], [0.375, 0.5, 0.625]]
     assert network["b"].bias.tolist() == [1.25]
-    assert p.dtype == network["a"].bias.dtype == dtype
+    assert p.work.dtype == network["a"].bias.dtype == dtype
     assert {v.dtype for v in p.masters.values()} == {torch.float32}
 
 

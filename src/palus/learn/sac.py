@@ -158,7 +158,7 @@ class SAC(Learner):
         assert isinstance(self.network.critic, TwinCritic)
         self.twins = self.network.critic
         self.target_value = copy.deepcopy(self.twins.value).float()
-        self.target = FlatParameters(self.target_value, self.network.weights.dtype)
+        self.target = FlatParameters(self.target_value, self.network.weights.work.dtype)
         self._trail(1.0)
         self.learned_until = self.taught_until = float(self.behavior.hyperparameters.buffer_init_steps)
         self.numbers = sum(part.size for part in spec.actions.parts if isinstance(part, Continuous))

@@ -65,7 +65,8 @@ def tree_sum(parts: Sequence[Tensor]) -> Tensor:
 class FlatParameters:
     """The weights of a module in one vector; the module's parameters become views of `work`.
 
-    order: all modules inside it, in the order of their weights in the vector; None: as they were made.
+    masters: name -> fp32 view of `master`. order: all modules inside it, in the order of their weights in the vector;
+    None: as they were made.
     """
 
     def __init__(
@@ -82,16 +83,11 @@ class FlatParameters:
             leaf.data = view
         self._image: Tensor | None = None
         self.tensors, self._leaves = leaves, list(leaves.values())
-        self._master_views, self._grad_views = self._views(self.master), list(self._views(self.gradient).values())
+        self.masters, self._grad_views = self._views(self.master), list(self._views(self.gradient).values())
 
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
         parts = torch.split(flat, [math.prod(shape) for shape in self.shapes.values()])
         return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type that the forward pass computes in."""
-        return self.work.dtype
 
     def backward(
         self, outputs: Sequence[Tensor], gradients: Sequence[Tensor], *, partial: bool = False
@@ -160,8 +156,3 @@ class FlatParameters:
             return float(torch.linalg.vector_norm(self.gradient))
         with np.errstate(over="ignore"):  # infinite: for the caller to judge
             return float(np.linalg.norm(self.gradient.numpy()))
-
-    @property
-    def masters(self) -> Mapping[str, Tensor]:
-        """Name -> fp32 view."""
-        return self._master_views

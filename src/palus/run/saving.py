@@ -64,7 +64,7 @@ class Saving:
         gone."""
         file, own = read_policy(path), self.trainees[0].learner.network
         return Network.acting(
-            file.spec, file.settings, file.arrays, own.weights.dtype, trust=self.trust, place=own.place
+            file.spec, file.settings, file.arrays, own.weights.work.dtype, trust=self.trust, place=own.place
         )
 
     def misfit(self, data: bytes, told: Publication) -> str | None:
