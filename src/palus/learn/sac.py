@@ -172,11 +172,6 @@ class SAC(Learner):
         """See `Learner.takes_rays`; the buffer holds observations as they are."""
         return False
 
-    @property
-    def coefficients(self) -> Tensor:
-        """The entropies' weights alpha, [branches, then one for all numbers], in float32 on every path."""
-        return self.network.weights.masters["critic.log_coefficients"].exp()
-
     def _trail(self, tau: float) -> None:
         """target = tau V + (1 - tau) target."""
         masters = self.network.weights.masters
@@ -232,7 +227,9 @@ class SAC(Learner):
         rows = self.buffer.draw(h.batch_size, self.generator)
         noise = torch.randn((*rows.shape, self.numbers), generator=self.generator).to(self.place.device)
         paid = self._paid(rows.ravel()).reshape(*rows.shape, -1)
-        alpha, count = self.coefficients, max(int(self.buffer.counts[rows].sum()), 1)
+        # The entropies' weights, [branches, then one for all numbers], in float32 on every path.
+        alpha = self.network.weights.masters["critic.log_coefficients"].exp()
+        count = max(int(self.buffer.counts[rows].sum()), 1)
         pieces = np.array_split(
             np.arange(rows.shape[1]), max(1, min(self.parallel.threads, rows.size // PART_ROWS, rows.shape[1]))
         )
