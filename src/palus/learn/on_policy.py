@@ -120,12 +120,8 @@ class OnPolicy(Learner):
         minibatches = list(self._minibatches(sequences.numbers, size))
         if not minibatches:
             return {}
-        decisions = [sequences.decisions(numbers) for numbers in minibatches]
-        plan = {
-            "numbers": np.stack(minibatches),
-            "index": np.stack([index for index, _ in decisions]),
-            "counts": np.stack([counts for _, counts in decisions]),
-        }
+        index, counts = (np.stack(own) for own in zip(*map(sequences.decisions, minibatches), strict=True))
+        plan = {"numbers": np.stack(minibatches), "index": index, "counts": counts}
         masks = {} if rollout.masks is None else {"masks": rollout.masks.reshape(-1, rollout.masks.shape[2])}
         bounds = {"epsilon": np.array(now.epsilon, np.float32), "beta": np.array(now.beta, np.float32)}
         self.device_steps.hold({**arrays, **masks, **bounds})

@@ -33,7 +33,7 @@ from palus.nn.attention import AttentionCritic
 from palus.nn.network import Critic
 from palus.nn.preprocessing import Rows
 from palus.rollout.rollout import Rollout
-from palus.types import F32, I64, AnyArray, Bool
+from palus.types import F32, I64, Bool
 
 
 @dataclass(frozen=True)
@@ -158,10 +158,7 @@ class POCA(OnPolicy):
         T, B = rollout.active.shape
         G = rollout.group_size
 
-        def grouped(x: AnyArray) -> AnyArray:
-            return x.reshape(T, B // G, G, *x.shape[2:])
-
-        active, actions = grouped(rollout.active), flat(grouped(rollout.actions))
+        active, actions = rollout.active.reshape(T, B // G, G), rollout.actions.reshape(T * B // G, G, -1)
         seen = {name: flat(x[:-1]) for name, x in rollout.seen.items()}
         memory = self.remembered(rollout)
         before = memory.before(slice(T), 1 + G) if memory is not None else None
