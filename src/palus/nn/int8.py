@@ -184,13 +184,6 @@ def _activation(layer: Activate, given: Grid) -> tuple[Step, Grid]:
     return step, found
 
 
-def _sum(x: Tensor, y: Tensor, of_x: Grid, of_y: Grid, found: Grid) -> Tensor:
-    a, b = of_x.step / found.step, of_y.step / found.step
-    out = torch.empty_like(x)
-    _add(_flat(x), _flat(y), a, b, found.zero - a * of_x.zero - b * of_y.zero, _flat(out))
-    return out
-
-
 class _Packed:
     """The passes of one encoder by its present weights. ranges: as `_ranges` gave them, in the same order."""
 
@@ -237,7 +230,10 @@ def _residual(inner: Sequence[Step], of_x: Grid, of_y: Grid, found: Grid, x: Ten
     y = x
     for step in inner:
         y = step(y)
-    return _sum(x, y, of_x, of_y, found)
+    a, b = of_x.step / found.step, of_y.step / found.step
+    out = torch.empty_like(x)
+    _add(_flat(x), _flat(y), a, b, found.zero - a * of_x.zero - b * of_y.zero, _flat(out))
+    return out
 
 
 def _ranges(encoder: ImageEncoder, x: Tensor) -> tuple[list[Range], Tensor]:
@@ -300,12 +296,8 @@ def is_exact() -> bool:
     """Whether this CPU adds up products of codes as whole numbers: older ones cut sums of two at 32,767, and other
     builds of torch have no such products. Known by an answer, so always the same on one machine."""
     try:
-        rows, weights = torch.full((16, 64), 255, dtype=torch.uint8), torch.full((32, 64), LARGEST, dtype=torch.int8)
-        packed = torch.ops.onednn.qlinear_prepack(weights, None)
-        scale, zero = torch.ones(32), torch.zeros(32, dtype=torch.int64)
-        found = torch.ops.onednn.qlinear_pointwise(
-            rows, 1.0, 0, packed, scale, zero, None, 1.0, 0, torch.float32, "none", [], ""
-        )
+        product = _product(torch.full((32, 64), float(LARGEST)), torch.zeros(32), Grid(1.0, 0))
+        found = product(torch.full((16, 64), 255, dtype=torch.uint8))
     except (AttributeError, NotImplementedError, RuntimeError):
         return False
     return bool((found == 64.0 * 255 * LARGEST).all())
