@@ -59,8 +59,6 @@ SMALLEST = float(np.finfo(np.float32).tiny)
 class ResidualBlock(nn.Module):
     """x + conv(act(conv(act(x)))), 3 x 3, the size kept."""
 
-    res_block_core: Chain
-
     def __init__(self, channels: int, activation: str) -> None:
         super().__init__()
         convolutions = [Convolution(channels, channels, 3, padding=1) for _ in range(2)]
