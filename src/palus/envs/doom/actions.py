@@ -19,11 +19,6 @@ class Component:
     buttons: tuple[str, ...]
     scale: float = 1.0
 
-    @property
-    def is_turn(self) -> bool:
-        """Whether the one button takes a number, not a press."""
-        return isinstance(self.part, Continuous) or self.part.low is not None
-
 
 @dataclass(frozen=True)
 class ActionLayout:
@@ -45,16 +40,16 @@ class ActionLayout:
         """Button values of one agent's action [A]; continuous turns are clipped to their box."""
         values: list[float] = []
         for component, number in zip(self.components, action.tolist(), strict=True):
-            if not component.is_turn:
+            part = component.part
+            if isinstance(part, Continuous):
+                values.append(min(max(number, part.low), part.high) * component.scale)
+            elif part.low is not None:
+                values.append(part.value(int(number)) * component.scale)
+            else:
                 pressed = [0.0] * len(component.buttons)
                 if number >= 1:
                     pressed[int(number) - 1] = 1.0
                 values += pressed
-            elif isinstance(component.part, Continuous):
-                turn = min(max(number, component.part.low), component.part.high)
-                values.append(turn * component.scale)
-            else:
-                values.append(component.part.value(int(number)) * component.scale)
         return values
 
 

@@ -37,7 +37,8 @@ class EngineSeat:
         game.set_window_visible(False)
         game.set_mode(vizdoom.Mode.PLAYER)
         game.set_available_buttons([getattr(vizdoom.Button, name) for name in layout.buttons])
-        game.set_available_game_variables([getattr(vizdoom.GameVariable, name) for name in scenario.engine_variables])
+        told = [name for name in scenario.variables if name != CELLS]  # by the engine itself
+        game.set_available_game_variables([getattr(vizdoom.GameVariable, name) for name in told])
         game.set_living_reward(scenario.living_reward)
         game.set_death_penalty(scenario.death_penalty)
         game.set_doom_skill(scenario.skill)

@@ -13,7 +13,7 @@ from typing import Literal
 
 from palus.envs.doom import actions
 from palus.envs.doom.actions import ActionLayout
-from palus.envs.doom.rewards import BOTS, CELLS, DUELS, Scheme
+from palus.envs.doom.rewards import BOTS, DUELS, Scheme
 from palus.errors import EnvError, ScenarioError
 
 SCENARIOS_VARIABLE = "PALUS_DOOM_SCENARIOS"
@@ -51,11 +51,6 @@ class Scenario:
     hud: bool = True
     crosshair: bool = False
     weapon: bool = True
-
-    @property
-    def engine_variables(self) -> tuple[str, ...]:
-        """Those of `variables` that the engine itself reports."""
-        return tuple(name for name in self.variables if name != CELLS)
 
 
 def _battle(wad: str) -> Scenario:
