@@ -205,11 +205,6 @@ class Pitch(NamedTuple):
     rectangle_slot: F32
     agent_slot: F32
 
-    @property
-    def trace_size(self) -> int:
-        """Numbers that are recorded of a fixed step: (x, z, yaw) of agents, (x, z) of the ball."""
-        return 3 * self.agents + 2
-
 
 def pitch_of(ground: Ground) -> Pitch:
     """The numbers of a game."""

@@ -36,13 +36,13 @@ def play_statistics(recording: Recording) -> dict[str, Any]:
     give equal text.
     """
     kicks = [event for event in recording.events if event.kind == "kick"]
-    goals = [event for event in recording.events if event.kind == "goal"]
+    goals = [[event for event in recording.events if event.kind == "goal" and event.team == team] for team in (0, 1)]
     ticks = len(recording.frames) - 1
     return {
         "possession": _possession(kicks, ticks),
         "shots": _shots(kicks, recording.frames),
         "distance_m": _distance(recording.frames, [place.team for place in GROUNDS[recording.env_id].places]),
-        "goal_s": [_first_s([goal.tick for goal in goals if goal.team == team]) for team in (0, 1)],
+        "goal_s": [round(own[0].tick * TICK_S, 2) if own else None for own in goals],
         "ball_heat": _heat(recording.frames[:, -2:]),
     }
 
@@ -99,7 +99,3 @@ def _heat(ball: F32) -> list[list[float]]:
     counts = np.bincount(cell, minlength=HEAT_ROWS * HEAT_COLUMNS).reshape(HEAT_ROWS, HEAT_COLUMNS)
     heat: list[list[float]] = (counts / len(ball)).round(5).tolist()
     return heat
-
-
-def _first_s(ticks: list[int]) -> float | None:
-    return round(ticks[0] * TICK_S, 2) if ticks else None

@@ -89,7 +89,8 @@ def new_outcome(num_matches: int, pitch: Pitch, record: bool) -> Outcome:
         winner=np.full(n, -1, np.int8),
         final_object=np.full((n, pitch.agents, FRAMES, pitch.max_rays), -1, np.int8),
         final_fraction=np.zeros((n, pitch.agents, FRAMES, pitch.max_rays), np.float32),
-        trace=np.zeros((traced, STEPS_PER_DECISION, pitch.trace_size), np.float32),
+        # Of a fixed step: (x, z, yaw) of agents, (x, z) of the ball.
+        trace=np.zeros((traced, STEPS_PER_DECISION, 3 * pitch.agents + 2), np.float32),
         trace_length=np.zeros(n, np.int32),
         kick=np.full((traced, STEPS_PER_DECISION), -1, np.int8),
     )
