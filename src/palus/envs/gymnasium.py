@@ -75,15 +75,14 @@ class GymnasiumGame(EnvGame):
 
     def step(self, actions: F32) -> GameStep:
         """One step of the environment; an end that is both counts as terminated."""
-        self._observation, reward, terminated, truncated, info = self._env.step(self._writer.one(actions[0]))
-        self._info = info
+        self._observation, reward, terminated, truncated, self._info = self._env.step(self._writer.one(actions[0]))
         over = bool(terminated or truncated)
         return GameStep(
             reward=np.array([reward], np.float32),
             terminated=np.array([terminated], np.bool_),
             truncated=np.array([truncated and not terminated], np.bool_),
             over=over,
-            stats={0: episode_stats(info)} if over else {},
+            stats={0: episode_stats(self._info)} if over else {},
         )
 
 
@@ -129,16 +128,15 @@ class VectorGame(EnvGame):
     def step(self, actions: F32) -> GameStep:
         """One step of all environments."""
         played = self.active.copy()
-        self._observations, reward, terminated, truncated, info = self._env.step(self._writer.batch(actions))
-        self._info = info
+        self._observations, reward, terminated, truncated, self._info = self._env.step(self._writer.batch(actions))
         terminated, truncated = terminated & played, truncated & ~terminated & played
         ended = np.flatnonzero(terminated | truncated).tolist()
         if self._mode is AutoresetMode.SAME_STEP:
-            self._finals = {row: info["final_obs"][row] for row in ended}
-            infos = info.get("final_info", {})
+            self._finals = {row: self._info["final_obs"][row] for row in ended}
+            infos = self._info.get("final_info", {})
         else:
             self.active[:] = ~(terminated | truncated)
-            infos = info
+            infos = self._info
         stats = {row: episode_stats(_info_of(infos, row)) for row in ended}
         return GameStep(np.where(played, reward, 0).astype(np.float32), terminated, truncated, False, stats)
 
