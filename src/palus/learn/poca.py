@@ -158,7 +158,7 @@ class POCA(OnPolicy):
         T, B = rollout.active.shape
         G = rollout.group_size
 
-        active, actions = rollout.active.reshape(T, B // G, G), rollout.actions.reshape(T * B // G, G, -1)
+        active, actions = rollout.active.reshape(T, B // G, G), rollout.actions.reshape(-1, G, rollout.actions.shape[2])
         seen = {name: flat(x[:-1]) for name, x in rollout.seen.items()}
         memory = self.remembered(rollout)
         before = memory.before(slice(T), 1 + G) if memory is not None else None
