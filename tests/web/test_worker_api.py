@@ -149,9 +149,8 @@ def test_what_nobody_could_check_later_goes_to_trusted_workers_alone(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     with served.store.write() as connection:
-        duel = {"kind": "pair", "payload": {"env": "doom_duel"}, "priority": 99, "now_ms": 1}
-        for key in ("one", "two"):
-            queue.enqueue(connection, key=key, **duel)
+        duels = {key: (99, {"env": "doom_duel"}) for key in ("one", "two")}
+        queue.enqueue(connection, "pair", duels, now_ms=1)
     games = ["SoccerTwos", "doom_duel"]
     stranger, friend = (served.source(scope, scope, games=games) for scope in ("runner", "trusted"))
     assert (stranger.trusted, friend.trusted) == (False, True)
@@ -189,7 +188,7 @@ def test_jobs_that_wait_for_a_trusted_worker_in_vain_are_told(served: Served, ca
     assert served.source("trusted").take()
     with served.store.write() as connection:
         assert untended(connection, now_ms()) is None
-        queue.enqueue(connection, "validate", "v", {"env": "SoccerTwos"}, priority=0, now_ms=1)
+        queue.enqueue(connection, "validate", {"v": (0, {"env": "SoccerTwos"})}, now_ms=1)
         connection.execute(update(workers).values(last_seen_ms=1))
         assert untended(connection, now_ms()) is None  # it is busy
         connection.execute(update(jobs).values(lease_until_ms=1))

@@ -128,7 +128,7 @@ def report_of(store: Store, worker: str, *entrants: Entity, seed: int = 1) -> li
     order = Unit("SoccerTwos", seed, (entrants[0], entrants[1]), season=1, rated=True)
     source = StoreSource(store, worker, SETTINGS, describe_here())
     with store.write() as connection:
-        queue.enqueue(connection, "pair", order.unit_id, order.to_payload(), priority=99, now_ms=1)
+        queue.enqueue(connection, "pair", {order.unit_id: (99, order.to_payload())}, now_ms=1)
     assert work(source, threading.Event(), max_jobs=1) == 1
     assert link(store, now_ms=1) == 1
     played = records(store)[-2:]

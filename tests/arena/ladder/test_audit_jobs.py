@@ -46,7 +46,7 @@ def order_pair(store: Store, first: Entity = ANN) -> Unit:
         store.blobs.put(model)
     order = Unit("SoccerTwos", 7, (first, house("random")), season=1, rated=True)
     with store.write() as connection:
-        queue.enqueue(connection, "pair", "pair:1", order.to_payload(), priority=0, now_ms=1)
+        queue.enqueue(connection, "pair", {"pair:1": (0, order.to_payload())}, now_ms=1)
     return order
 
 

@@ -141,7 +141,7 @@ def test_whoever_pushes_without_end_waits_while_others_are_checked_and_play(stor
     take(store, *flood, found("ann/a"))
     with store.write() as connection:
         match = {"env": ENV, "contender": {"repo": "x/y"}}
-        queue.enqueue(connection, "pair", "pair:1", match, priority=queue.PRIORITY_LADDER, now_ms=9)
+        queue.enqueue(connection, "pair", {"pair:1": (queue.PRIORITY_LADDER, match)}, now_ms=9)
         taken = queue.take(connection, "w", [ENV], trusted=True, lease_s=60, now_ms=9, count=27)
     owners = [lease.payload["contender"]["repo"].partition("/")[0] for lease in taken]
     assert owners.index("ann") <= 1 and owners[22:] == ["x"] + ["mal"] * 4

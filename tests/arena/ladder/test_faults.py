@@ -140,7 +140,7 @@ def test_a_unit_that_two_jobs_ordered_is_logged_once_and_what_waits_behind_it_go
     store, lease, report = pair(tmp_path)
     source = StoreSource(store, "w", SETTINGS, describe_here())
     with store.write() as connection:
-        queue.enqueue(connection, "pair", "the same again", lease.payload, priority=99, now_ms=1)
+        queue.enqueue(connection, "pair", {"the same again": (99, lease.payload)}, now_ms=1)
     again, other = source.take(2)
     assert source.finish([(lease, report), (again, report)]) == set()
     assert source.finish([(other, play_order(source, Unit.from_payload(other.payload), Limits()))]) == set()

@@ -39,7 +39,7 @@ ORDER = Unit("SoccerTwos", 3, (house("ball-chaser"), house("goalie-striker")), s
 def source(tmp_path: Path) -> StoreSource:
     store = open_store(tmp_path)
     with store.write() as connection:
-        queue.enqueue(connection, "pair", "pair:1", ORDER.to_payload(), priority=0, now_ms=1)
+        queue.enqueue(connection, "pair", {"pair:1": (0, ORDER.to_payload())}, now_ms=1)
     return StoreSource(store, "w", ArenaSettings(), describe_here())
 
 

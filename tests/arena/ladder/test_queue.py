@@ -23,9 +23,9 @@ ENV = "SoccerTwos"
 def store(tmp_path: Path) -> Store:
     store = open_store(tmp_path)
     with store.write() as connection:
-        assert queue.enqueue(connection, "pair", "a", {"n": 1, "env": ENV}, priority=0, now_ms=0)
-        assert queue.enqueue(connection, "pair", "b", {"n": 2, "env": ENV}, priority=10, now_ms=0)
-        assert queue.enqueue(connection, "validate", "c", {"n": 3, "env": ENV}, priority=0, now_ms=0)
+        pairs = {"a": (0, {"n": 1, "env": ENV}), "b": (10, {"n": 2, "env": ENV})}
+        queue.enqueue(connection, "pair", pairs, now_ms=0)
+        queue.enqueue(connection, "validate", {"c": (0, {"n": 3, "env": ENV})}, now_ms=0)
     return store
 
 
@@ -66,7 +66,7 @@ def test_urgent_jobs_go_first_and_nothing_is_handed_out_twice(store: Store) -> N
 
 def test_a_worker_gets_only_work_of_games_that_it_can_play(store: Store) -> None:
     with store.write() as connection:
-        queue.enqueue(connection, "pair", "d", {"n": 4, "env": "doom_duel"}, priority=99, now_ms=0)
+        queue.enqueue(connection, "pair", {"d": (99, {"n": 4, "env": "doom_duel"})}, now_ms=0)
         assert queue.has_ready(connection, "w", ["doom_duel"], trusted=True)
         assert not queue.has_ready(connection, "w", ["Tennis"], trusted=True)
         assert [job["n"] for job in map(json.loads, queue.open_payloads(connection, "pair", "doom_duel"))] == [4]
@@ -81,7 +81,8 @@ def test_the_same_work_is_queued_once_even_after_it_was_done(store: Store) -> No
     lease = take(store)
     assert close(store, lease)
     with store.write() as connection:
-        assert not queue.enqueue(connection, "pair", "b", {"env": ENV}, priority=0, now_ms=0)
+        queue.enqueue(connection, "pair", {"b": (0, {"env": ENV}), "d": (0, {"env": ENV})}, now_ms=0)
+        assert list(connection.scalars(select(jobs.c.key).order_by(jobs.c.id))) == ["a", "b", "c", "d"]
 
 
 def test_a_worker_that_vanishes_costs_one_lease_and_its_late_result_is_refused(store: Store) -> None:
@@ -165,7 +166,7 @@ def test_a_job_that_no_trusted_worker_survives_fails_with_its_reason_and_the_que
 
 def test_what_cannot_be_checked_later_and_what_others_gave_back_is_for_trusted_workers(store: Store) -> None:
     with store.write() as connection:
-        queue.enqueue(connection, "pair", "d", {"n": 4, "env": "doom_duel"}, priority=99, now_ms=0)
+        queue.enqueue(connection, "pair", {"d": (99, {"n": 4, "env": "doom_duel"})}, now_ms=0)
     games = [ENV, "doom_duel"]
     for _ in range(3):
         held = take(store, "lab/pc", trusted=False)
@@ -184,7 +185,7 @@ def test_pairs_are_forgotten_some_time_after_they_were_logged_and_nothing_else_i
     keys = {"pair:old": ("done", 10), "pair:new": ("done", 90), "pair:lost": ("failed", 10), "round:1:0": ("done", 10)}
     with store.write() as connection:
         for key, (state, done_ms) in keys.items():
-            queue.enqueue(connection, "pair", key, {"env": ENV}, priority=0, now_ms=0)
+            queue.enqueue(connection, "pair", {key: (0, {"env": ENV})}, now_ms=0)
             connection.execute(update(jobs).where(jobs.c.key == key).values(state=state, done_ms=done_ms))
         assert queue.prune(connection, before_ms=50) == 1
         assert queue.prune(connection, before_ms=50) == 0

@@ -44,8 +44,8 @@ def order_audit(connection: Connection, job: Row[Any], records: Sequence[LogReco
         return
     forfeited = is_elsewhere(job.worker) and any(record.result not in PLAYED for record in records)
     if forfeited or _CHANCE.random() < share:
-        key, whose, payload = f"audit:{first.unit_id}", queue.account_of(job.worker), json.loads(job.payload)
-        queue.enqueue(connection, "audit", key, payload, priority=queue.PRIORITY_AUDIT, now_ms=now_ms, not_for=whose)
+        payloads = {f"audit:{first.unit_id}": (queue.PRIORITY_AUDIT, json.loads(job.payload))}
+        queue.enqueue(connection, "audit", payloads, now_ms=now_ms, not_for=queue.account_of(job.worker))
 
 
 def compared(store: Store, order: Unit, unit: UnitReport) -> list[dict[str, Any]]:

@@ -189,14 +189,10 @@ def _judge(
         verdict = {name: getattr(twin, name) for name in told}
         return {"state": "accepted" if twin.code is None else "refused", "checked_ms": now_ms, **verdict}
     asked = _asked_lately(connection, entity.owner, now_ms)
-    queue.enqueue(
-        connection,
-        "validate",
-        f"validate:{env}:{entity.sha256}",
-        {"env": env, "contender": entity.to_json(), "params": dict(params)},
-        priority=max(queue.PRIORITY_VALIDATE - asked, queue.PRIORITY_IDLE),
-        now_ms=now_ms,
-    )
+    priority = max(queue.PRIORITY_VALIDATE - asked, queue.PRIORITY_IDLE)
+    payload = {"env": env, "contender": entity.to_json(), "params": dict(params)}
+    payloads = {f"validate:{env}:{entity.sha256}": (priority, payload)}
+    queue.enqueue(connection, "validate", payloads, now_ms=now_ms)
     return {"state": "pending", "code": None, "sentence": None, "remedy": None}
 
 

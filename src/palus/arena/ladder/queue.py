@@ -57,38 +57,35 @@ def account_of(worker: str) -> str:
     return worker.rpartition("/")[0] or worker
 
 
-def enqueue_all(
-    connection: Connection, kind: Kind, payloads: Mapping[str, tuple[int, dict[str, Any]]], *, now_ms: int
+def enqueue(
+    connection: Connection,
+    kind: Kind,
+    payloads: Mapping[str, tuple[int, dict[str, Any]]],
+    *,
+    now_ms: int,
+    not_for: str | None = None,
 ) -> None:
-    """Add jobs, all that there never were. payloads: priority and payload by key, as of `enqueue`."""
+    """Add jobs, all that there never were. payloads: priority and payload by key; `env` in a payload says which game a
+    worker must be able to play. not_for: account that they do not go to."""
     known = set(connection.scalars(select(jobs.c.key).where(jobs.c.key.in_(payloads))))
     rows = [
-        _row(kind, key, payload, priority, now_ms, None)
+        {
+            "kind": kind,
+            "key": key,
+            "env": payload["env"],
+            "payload": json.dumps(payload, sort_keys=True, separators=(",", ":")),
+            "state": "ready",
+            "priority": priority,
+            "trusted_only": needs_trust(kind, payload["env"]),
+            "not_for": not_for,
+            "attempts": 0,
+            "created_ms": now_ms,
+        }
         for key, (priority, payload) in payloads.items()
         if key not in known
     ]
     if rows:
         connection.execute(insert(jobs), rows)
-
-
-def enqueue(
-    connection: Connection,
-    kind: Kind,
-    key: str,
-    payload: dict[str, Any],
-    *,
-    priority: int,
-    now_ms: int,
-    not_for: str | None = None,
-) -> bool:
-    """Add a job unless there is, or ever was, one of this key. Returns whether it was added.
-
-    payload: `env` in it says which game a worker must be able to play.   not_for: account that it does not go to.
-    """
-    if connection.execute(select(jobs.c.id).where(jobs.c.key == key)).first() is not None:
-        return False
-    connection.execute(insert(jobs).values(_row(kind, key, payload, priority, now_ms, not_for)))
-    return True
 
 
 def take(
@@ -260,23 +257,6 @@ def _count_held(connection: Connection, worker: str) -> int:
 
 def _held_for(account: str) -> ColumnElement[bool]:
     return (jobs.c.state == "leased") & jobs.c.worker.startswith(f"{account}/", autoescape=True)
-
-
-def _row(
-    kind: Kind, key: str, payload: dict[str, Any], priority: int, now_ms: int, not_for: str | None
-) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "key": key,
-        "env": payload["env"],
-        "payload": json.dumps(payload, sort_keys=True, separators=(",", ":")),
-        "state": "ready",
-        "priority": priority,
-        "trusted_only": needs_trust(kind, payload["env"]),
-        "not_for": not_for,
-        "attempts": 0,
-        "created_ms": now_ms,
-    }
 
 
 def told_kind(kind: Kind) -> JobKind:

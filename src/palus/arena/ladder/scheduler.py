@@ -174,7 +174,7 @@ class Scheduler:
             priority = queue.PRIORITY_ENTRY if is_entry else queue.PRIORITY_LADDER
             payloads[f"{queue.PAIR_KEY}{order.unit_id}"] = priority, order.to_payload()
         with self._store.write() as connection:
-            queue.enqueue_all(connection, "pair", payloads, now_ms=now_ms())
+            queue.enqueue(connection, "pair", payloads, now_ms=now_ms())
 
     def _draw_round(self, env: str) -> None:
         """The next round, when its time has come and the one before is played to the end."""
@@ -203,7 +203,7 @@ class Scheduler:
             for i, (a, b) in enumerate(draw_round(rated, self._settings.round_neighbours, self._rng)):
                 order = self._order(env, ranked[a], ranked[b], number)
                 payloads[f"{prefix}{number}:{i}"] = queue.PRIORITY_LADDER, order.to_payload()
-            queue.enqueue_all(connection, "pair", payloads, now_ms=now_ms())
+            queue.enqueue(connection, "pair", payloads, now_ms=now_ms())
 
     def _order(self, env: str, a: Entity, b: Entity, round_number: int | None = None) -> Unit:
         return Unit(
