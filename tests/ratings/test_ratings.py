@@ -7,8 +7,10 @@ import pytest
 
 from histories import variance_of_gaps
 from palus.ratings import bradley_terry, elo
-from palus.ratings.games import Games, add_up
+from palus.ratings.bradley_terry import _Belief, _finished, _rounds
+from palus.ratings.games import Games, add_up, units_of
 from palus.ratings.interval import score_interval, wilson
+from palus.ratings.scatter import Scatter
 
 
 def play(strengths: list[float], pairs: int, seed: int, side: float = 0.0) -> Games:
@@ -51,11 +53,16 @@ def test_ten_to_one_odds_are_four_hundred_points_apart():
 
 @pytest.mark.parametrize(("wins", "losses"), [(5, 5), (9, 1), (12, 0)])
 def test_two_players_have_the_mean_and_the_deviation_of_their_posterior(wins: int, losses: int):
-    fit = bradley_terry.fit(two_players(wins, losses), 2, prior_sd=200.0)
+    games = two_players(wins, losses)
+    cells, units = add_up(games, 2), units_of(games)
+    start = _Belief(bradley_terry.mode(cells, 2, 2, 200.0), None, 200.0, Scatter(), 1.0)
+    belief = _rounds(start, cells, units, 2, 10, False)
+    fit = _finished(belief, 2, False, False)
     # By summation: the gap's prior is normal with 2 * 200^2, each game counts 1 / phi.
     gap = np.linspace(-4000.0, 4000.0, 80_001)
     p = 1 / (1 + np.exp(-np.log(10) / 400 * gap))
-    phi = float(fit.scatter.phi(np.zeros(1), bradley_terry.win_probability(fit.strength[:1] - fit.strength[1:]))[0])
+    share = bradley_terry.win_probability(fit.strength[:1] - fit.strength[1:])
+    phi = float(belief.scatter.phi(np.zeros(1), share)[0])
     log = (wins * np.log(p) + losses * np.log1p(-p)) / phi - gap**2 / (4 * 200.0**2)
     weight = np.exp(log - log.max())
     mean = float(weight @ gap / weight.sum())

@@ -47,15 +47,16 @@ def test_sums_hold_what_the_games_held() -> None:
 
 
 @pytest.mark.parametrize(("players", "pairs"), [(120, 6000), (60, 300)])
-def test_the_sparse_fit_agrees_with_the_dense_one(players: int, pairs: int) -> None:
+def test_the_sparse_fit_agrees_with_the_dense_one(players: int, pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sums = add_history(played(players, pairs, seed=players))
     cells, units, n = sums.cells(), sums.units(), len(sums)
     dense = bradley_terry.fit_sums(cells, units, n, side_term=True)
-    sparse = bradley_terry.fit_sums(cells, units, n, side_term=True, exact=True, sparse_from=0)
+    monkeypatch.setattr(bradley_terry, "SPARSE_FROM", 0)
+    sparse = bradley_terry.fit_sums(cells, units, n, side_term=True, exact=True)
     assert sparse.covariance is not None and dense.side is not None and sparse.side is not None
     assert np.abs(sparse.strength - dense.strength).max() < 0.1 * dense.half_width.min()
     np.testing.assert_allclose(sparse.half_width, dense.half_width, rtol=0.04)
     assert sparse.side == pytest.approx(dense.side, rel=0.05)
-    held = bradley_terry.fit_sums(cells, units, n, sparse_from=0)
+    held = bradley_terry.fit_sums(cells, units, n)
     assert held.covariance is None
     assert 0.6 < np.median(held.half_width / dense.half_width) <= 1.01

@@ -51,16 +51,15 @@ class Fit:
     strength: [N] points. variance: [N] points squared. covariance: [N, N] joint; None from `SPARSE_FROM` players on
     unless it was asked for, and then `variance` is that of each strength with all others held: about right for
     newcomers, too small by a third where the field is even.
-    prior_sd: spread of strengths in the field, points. scatter: how results scatter, by pairing; phi: the same as one
-    factor for the field (`scatter.Scatter`). side: advantage of the first side in points and its standard error; None
-    when it was not fitted.
+    prior_sd: spread of strengths in the field, points. phi: how results scatter, as one factor for the field
+    (`scatter.Scatter`). side: advantage of the first side in points and its standard error; None when it was not
+    fitted.
     """
 
     strength: F64
     variance: F64
     covariance: F64 | None
     prior_sd: float
-    scatter: Scatter
     phi: float
     side: tuple[float, float] | None
 
@@ -76,17 +75,10 @@ class Fit:
         return self.covariance
 
 
-def fit(
-    games: Games,
-    num_players: int,
-    *,
-    side_term: bool = False,
-    prior_sd: float | None = None,
-) -> Fit:
+def fit(games: Games, num_players: int, *, side_term: bool = False) -> Fit:
     """Strengths under P(i beats j) = 1 / (1 + exp(-L (t_i - t_j))), L = ln(10) / 400, as means of their posterior.
 
-    Their mean is zero. side_term: also fit the first side's worth. prior_sd: spread of strengths, points; None finds
-    it. The order of the games changes no bit of the result.
+    Their mean is zero. side_term: also fit the first side's worth. The order of the games changes no bit of the result.
 
     Three things are found in turn:
     - The strengths: the normal distribution nearest to the posterior. Its mean, unlike the mode, is right about who won
@@ -104,8 +96,7 @@ def fit(
     Steffey, Approximate Bayesian inference in conditionally independent hierarchical models, 1989. Likelihoods divided
     by a scatter: Wedderburn, Quasi-likelihood functions, 1974.
     """
-    cells, units = add_up(games, num_players), units_of(games)
-    return fit_sums(cells, units, num_players, side_term=side_term, prior_sd=prior_sd)
+    return fit_sums(add_up(games, num_players), units_of(games), num_players, side_term=side_term)
 
 
 def fit_table(points: F64, played: F64) -> Fit:
@@ -119,34 +110,21 @@ def fit_table(points: F64, played: F64) -> Fit:
     return fit_sums(cells, Units(none, none, np.empty(0), none, none), len(points))
 
 
-def fit_sums(
-    cells: Cells,
-    units: Units,
-    num_players: int,
-    *,
-    side_term: bool = False,
-    prior_sd: float | None = None,
-    exact: bool = False,
-    sparse_from: int | None = None,
-) -> Fit:
+def fit_sums(cells: Cells, units: Units, num_players: int, *, side_term: bool = False, exact: bool = False) -> Fit:
     """`fit` of games that were added up. exact: with the joint covariance whatever the number of players, which takes
-    a time that grows with its cube: a minute at 10,000, and 8 bytes for each of its cells. sparse_from: players; None
-    is `SPARSE_FROM`.
+    a time that grows with its cube: a minute at 10,000, and 8 bytes for each of its cells.
 
     Source of the sparse route: Nash, A survey of truncated-Newton methods, 2000.
     """
     size = num_players + 1 if side_term else num_players
-    first, sparse = prior_sd or PRIOR_SD, num_players >= (SPARSE_FROM if sparse_from is None else sparse_from)
+    sparse = num_players >= SPARSE_FROM
     rounds = _SPARSE_ROUNDS if sparse else _ROUNDS
-    theta = _near_mode(cells, num_players, size, first) if sparse else mode(cells, num_players, size, first)
-    start = _Belief(theta, None, first, Scatter(), 1.0)
-    if prior_sd is None:
-        known = _rounds(start, cells, units, num_players, _FIRST_ROUNDS, sparse)
-        belief = _rounds(known, cells, units, num_players, rounds, sparse, fit_spread=True)
-        if _spread_seen(known, num_players) > _CONTRADICTION * belief.spread:
-            belief = _rounds(replace(known, spread=_VAGUE_SD), cells, units, num_players, rounds, sparse)
-    else:
-        belief = _rounds(start, cells, units, num_players, rounds, sparse)
+    theta = _near_mode(cells, num_players, size, PRIOR_SD) if sparse else mode(cells, num_players, size, PRIOR_SD)
+    start = _Belief(theta, None, PRIOR_SD, Scatter(), 1.0)
+    known = _rounds(start, cells, units, num_players, _FIRST_ROUNDS, sparse)
+    belief = _rounds(known, cells, units, num_players, rounds, sparse, fit_spread=True)
+    if _spread_seen(known, num_players) > _CONTRADICTION * belief.spread:
+        belief = _rounds(replace(known, spread=_VAGUE_SD), cells, units, num_players, rounds, sparse)
     return _finished(belief, num_players, size > num_players, exact)
 
 
@@ -174,7 +152,6 @@ def _finished(belief: _Belief, n: int, side_term: bool, exact: bool) -> Fit:
         variance=inverse.variance[:n] if covariance is None else np.diag(covariance),
         covariance=covariance,
         prior_sd=belief.spread,
-        scatter=belief.scatter,
         phi=belief.phi,
         side=side,
     )
