@@ -133,12 +133,8 @@ def _finished(belief: _Belief, n: int, side_term: bool, exact: bool) -> Fit:
     theta, inverse = belief.mean, belief.inverse
     zero = np.full(n, 1.0 / max(n, 1))
     covariance = None
-    if isinstance(inverse, Dense):
-        joint = inverse.matrix[:n, :n]
-        with_zero = joint @ zero
-        covariance = joint - with_zero[:, None] - with_zero[None, :] + zero @ with_zero
-    elif exact:
-        covariance = whole(inverse)
+    if isinstance(inverse, Dense) or exact:
+        covariance = inverse.matrix[:n, :n].copy() if isinstance(inverse, Dense) else whole(inverse)
         with_zero = covariance @ zero
         covariance -= with_zero[:, None]
         covariance -= with_zero[None, :]
