@@ -13,7 +13,7 @@ from draws import chances
 from histories import add_history, arrange, information_gain
 from palus.arena.ladder.derive import fit_games, rating_rows
 from palus.ratings import bradley_terry
-from palus.ratings.games import Played, add_up, tally, units_of
+from palus.ratings.games import Played, add_up, units_of
 from palus.ratings.interval import is_provisional
 
 
@@ -101,7 +101,7 @@ def test_rock_paper_scissors_share_one_rating_and_all_ranks() -> None:
     assert fit.strength == pytest.approx(np.zeros(3))
     assert bradley_terry.rank_ranges(fit.strength, fit.joint).tolist() == [[1, 3]] * 3
     assert field.names == ("paper", "rock", "scissors")
-    assert tally(field.games, 3).tolist() == [[60, 0, 60]] * 3
+    assert add_history(history).outcomes().tolist() == [[60, 0, 60]] * 3
     assert not any(is_provisional(120, half_width) for half_width in fit.half_width)
 
 
@@ -123,7 +123,7 @@ def test_pairs_are_found_whatever_their_sides() -> None:
     assert field.names == ("a", "b")
     assert units.share.tolist() == [0.0, 0.75]
     assert (units.low.tolist(), units.high.tolist(), units.starts.tolist()) == ([0, 0], [1, 1], [0])
-    assert tally(field.games, 2).tolist() == [[1, 1, 1], [1, 1, 1]]
+    assert add_history(history).outcomes().tolist() == [[1, 1, 1], [1, 1, 1]]
 
 
 def test_nothing_played_is_an_empty_board() -> None:

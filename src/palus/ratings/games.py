@@ -126,11 +126,3 @@ def units_of(games: Games) -> Units:
     canonical = np.lexsort((played, share, high, low))
     ones = np.ones(len(canonical), np.int64)
     return Units(low[canonical], high[canonical], share[canonical], played[canonical], ones)
-
-
-def tally(games: Games, num_players: int) -> I64:
-    """[N, 3] games won, drawn and lost by each player."""
-    outcome_of_first = np.select([games.points == 1.0, games.points == 0.0], [0, 2], 1)
-    counts = np.bincount(games.first * 3 + outcome_of_first, minlength=3 * num_players)
-    counts = counts + np.bincount(games.second * 3 + 2 - outcome_of_first, minlength=3 * num_players)
-    return counts.reshape(num_players, 3).astype(np.int64)

@@ -19,7 +19,7 @@ from palus.arena.referee.result import MatchResult
 from palus.ratings import bradley_terry
 from palus.ratings.bradley_terry import DISPLAY_BASE
 from palus.ratings.connections import loose_groups
-from palus.ratings.games import Games, tally, units_of
+from palus.ratings.games import Games, units_of
 from palus.ratings.interval import Z_95, is_provisional, score_interval
 
 
@@ -97,7 +97,8 @@ def leaderboard(results: Sequence[MatchResult]) -> Leaderboard:
     ranges = bradley_terry.rank_ranges(fit.strength, fit.joint)
     half_width = fit.half_width
     side = bradley_terry.fit(games, len(identities), side_term=True).side or (0.0, 0.0)
-    units, played = units_of(games), tally(games, len(identities)).sum(axis=1).tolist()
+    units = units_of(games)
+    played = np.bincount(np.concatenate([games.first, games.second]), minlength=len(identities)).tolist()
     standings = []
     for rank, i in enumerate(np.argsort(-fit.strength, kind="stable").tolist(), start=1):
         shares = np.concatenate([units.share[units.low == i], 1.0 - units.share[units.high == i]])
