@@ -97,7 +97,7 @@ class ArenaService:
         self._stop = threading.Event()
         first_s = min(FIRST_COMPARISON_S, settings.audit_interval_s)
         self._threads = [  # each on its own: matches go on meanwhile
-            self._thread("arena scheduler", 0.0, TICK_S, self._keep_workers, self._scheduler.tick, leads=True),
+            self._thread("arena scheduler", 0.0, TICK_S, self._take_charge, self._keep_workers, self._scheduler.tick),
             self._thread("arena ratings", 0.0, TICK_S, self._rate),
             self._thread("arena garbage", 0.0, GARBAGE_EVERY_S, partial(collect_garbage, store), self._prune_jobs),
             self._thread("arena audits", 0.0, SETTLE_EVERY_S, self._settle),
@@ -147,16 +147,10 @@ class ArenaService:
         self._scheduler.take_back(dead)
 
     def _thread(
-        self,
-        name: str,
-        first_s: float,
-        every_s: float,
-        *steps: Callable[[], object],
-        leads: bool = False,
-        daemon: bool = False,
+        self, name: str, first_s: float, every_s: float, *steps: Callable[[], object], daemon: bool = False
     ) -> threading.Thread:
-        """Takes the steps again and again while this service is in charge, until it stops. leads: sees to that first.
-        daemon: nobody waits for it to end.
+        """Takes the steps again and again while this service is in charge, until it stops; `_take_charge` also while it
+        is not. daemon: nobody waits for it to end.
 
         It must not end before: what goes wrong is told, and tried again later.
         """
@@ -164,7 +158,7 @@ class ArenaService:
         def run() -> None:
             pause_s = first_s
             while not self._stop.wait(pause_s):
-                for step in (self._take_charge, *steps) if leads else steps:
+                for step in steps:
                     if not (self._in_charge or step == self._take_charge):
                         break
                     try:
