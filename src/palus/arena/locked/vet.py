@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from palus.arena.locked.frames import OUT_OF_MEMORY, Examined, Task
+from palus.arena.locked.frames import OUT_OF_MEMORY, Task
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.sandbox import LockedProcessError, Sandbox, shared_sandbox
 from palus.arena.locked.unit import Unit
@@ -69,7 +69,8 @@ def vet(
 def _examine(
     task: Task, models: Sequence[bytes], limits: Limits, sandbox: Sandbox, details: dict[str, Any]
 ) -> Refusal | None:
-    """Grammar and probes, in a locked process. Adds to `details`."""
+    """Grammar and probes, in a locked process. Adds to `details` what is said of all files: sums, the slowest answer,
+    the mean entropy."""
     try:
         with contextlib.closing(sandbox.open(limits)) as process:
             details["isolation"] = process.isolation
@@ -78,23 +79,17 @@ def _examine(
         return _refusal_of_failure(error, limits)
     if report.refusal is not None:
         return report.refusal
-    names = [behavior.name for behavior in task.behaviors]
-    details.update(_together(dict(zip(names, report.details, strict=True))))
-    return None
-
-
-def _together(found: Mapping[str, Examined]) -> dict[str, Any]:
-    """What is said of all files: sums, the slowest answer, the mean entropy. found: of each behavior's."""
-    parts = list(found.values())
-    return {
+    names, parts = [behavior.name for behavior in task.behaviors], report.details
+    details |= {
         "nodes": sum(part.nodes for part in parts),
         "parameters": sum(part.parameters for part in parts),
         "opset": max(part.opset for part in parts),
         "producer": ", ".join(dict.fromkeys(part.producer for part in parts)),
         "entropy": sum(part.entropy for part in parts) / len(parts),
         "p99_ms": max(part.p99_ms for part in parts),
-        "computation": digest_of({behavior: part.computation for behavior, part in found.items()}),
+        "computation": digest_of({name: part.computation for name, part in zip(names, parts, strict=True)}),
     }
+    return None
 
 
 def _play_itself(
