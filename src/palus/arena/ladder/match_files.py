@@ -13,7 +13,6 @@ from sqlalchemy import select
 
 from palus.arena.ladder.log import LogRecord
 from palus.arena.referee.actions import replay_match
-from palus.arena.referee.recorder import OUTCOME
 from palus.arena.referee.replay import encode_replay
 from palus.envs.recording import Recording
 from palus.errors import ReplayError, StorageError
@@ -68,7 +67,7 @@ def recording_of(record: LogRecord, actions: bytes) -> Recording:
         probabilities=None,
         events=(*again.events, *record.events),
         score=record.score,
-        result=OUTCOME[record.result],
+        result=record.outcome,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,16 +11,6 @@ from palus.arena.referee.games import game_of
 from palus.arena.referee.result import MatchResult
 from palus.envs.recording import I16, RecordedEvent, Recording
 from palus.types import F32, I32, I64, AnyArray, Bool
-
-OUTCOME: dict[str, Literal["blue", "purple", "draw"]] = {
-    "win1": "blue",
-    "win2": "purple",
-    "forfeit1": "purple",
-    "forfeit2": "blue",
-    "draw": "draw",
-    "void": "draw",
-}
-"""What a replay shows as the result."""
 
 
 class Observer(Protocol):
@@ -107,7 +97,7 @@ class Recorder:
             probabilities=probabilities if np.isfinite(probabilities).all() else None,
             events=(*tape.events, *result.events),
             score=result.score,
-            result=OUTCOME[result.result],
+            result=result.outcome,
         )
 
     def _slots(self, matches: I64, playing: Bool) -> list[int]:

@@ -92,6 +92,11 @@ class MatchResult:
         """Of the first side: 1 won, 0.5 drawn, 0 lost; None when the match does not count."""
         return POINTS.get(self.result)
 
+    @property
+    def outcome(self) -> Literal["blue", "purple", "draw"]:
+        """What a replay shows as the result."""
+        return "draw" if self.points in (None, 0.5) else "blue" if self.points else "purple"
+
     def to_json(self) -> str:
         """One line, canonical: sorted keys, no spaces, so that equal records are equal bytes."""
         return json.dumps(vars(self), default=_as_json, separators=(",", ":"), sort_keys=True)
