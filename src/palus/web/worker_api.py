@@ -21,7 +21,7 @@ from palus.arena.jobs.reports import AboutForm, from_json
 from palus.arena.jobs.worker import IDLE_S, MOST_JOBS, Lease
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import suspension
-from palus.arena.ladder.inbox import Delivery, accept, distrust
+from palus.arena.ladder.inbox import accept, distrust
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource, games_of, greet, untended
 from palus.errors import ArenaError, FalseReportError, LeaseError
@@ -184,7 +184,7 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
             deliveries = []
             for done in body.reports:
                 try:
-                    deliveries.append(Delivery(done.job, done.secret, from_json(done.report)))
+                    deliveries.append((_lease(done.job, done.secret), from_json(done.report)))
                 except FalseReportError as error:
                     distrust(store, done.job, done.secret, str(error), now_ms=now_ms())
                     raise

@@ -26,7 +26,7 @@ from palus.arena.ladder import queue
 from palus.arena.ladder.audit import suspend
 from palus.arena.ladder.discovery import FolderPool, sweep_house
 from palus.arena.ladder.entries import board
-from palus.arena.ladder.inbox import Delivery, accept, link
+from palus.arena.ladder.inbox import accept, link
 from palus.arena.ladder.log import LogRecord
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
@@ -76,7 +76,7 @@ def take(store: Store) -> Lease:
 
 def hand_in(store: Store, lease: Lease, report: Report) -> bool:
     """Whether it was taken."""
-    return not accept(store, [Delivery(lease.job_id, lease.secret, report)], now_ms=1)
+    return not accept(store, [(lease, report)], now_ms=1)
 
 
 def report(store: Store, lease: Lease) -> UnitReport:
@@ -110,8 +110,7 @@ def test_a_match_was_played_while_its_worker_held_it_whatever_that_says(store: S
         replace(match, result=replace(match.result, started=started, wall_ms=wall_ms))
         for match, (started, wall_ms) in zip(unit.matches, lies, strict=True)
     ]
-    delivery = Delivery(lease.job_id, lease.secret, replace(unit, matches=tuple(told)))
-    assert accept(store, [delivery], now_ms=now_ms()) == set()
+    assert accept(store, [(lease, replace(unit, matches=tuple(told)))], now_ms=now_ms()) == set()
     first, second = log(store)
     seconds = [datetime.fromisoformat(record.started).timestamp() for record in (first, second)]
     assert before // 1000 <= seconds[0] <= seconds[1] <= now_ms() / 1000

@@ -16,7 +16,7 @@ from palus.arena.jobs.worker import Lease, describe_here, play_order, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import suspension
 from palus.arena.ladder.audit_jobs import OVERDUE_MS, settle
-from palus.arena.ladder.inbox import Delivery, accept, link
+from palus.arena.ladder.inbox import accept, link
 from palus.arena.ladder.log import LogRecord
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource, untended
@@ -61,7 +61,7 @@ def take_audit(store: Store, name: str) -> Lease:
 
 
 def hand_in(store: Store, lease: Lease, report: UnitReport, share: float = 1.0) -> None:
-    assert accept(store, [Delivery(lease.job_id, lease.secret, report)], now_ms=1) == set()
+    assert accept(store, [(lease, report)], now_ms=1) == set()
     assert link(store, now_ms=1, audit_share=share) == 1
 
 
@@ -169,8 +169,7 @@ def test_an_auditor_that_dies_is_followed_by_another_and_at_last_by_the_arena_it
     assert again.attempts == 2
     assert settle(store, now_ms=OVERDUE_MS) == []
     assert settle(store, now_ms=OVERDUE_MS + 2) and suspended(store) == {"eve/pc"}, "it is held, and never done"
-    late = Delivery(again.job_id, again.secret, honest(store, again))
-    assert accept(store, [late], now_ms=1) == {again.job_id}
+    assert accept(store, [(again, honest(store, again))], now_ms=1) == {again.job_id}
     assert worker(store, "bob/pc", trusted=True).take() == []
 
 

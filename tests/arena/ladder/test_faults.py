@@ -22,7 +22,7 @@ from palus.arena.jobs.worker import Lease, describe_here, play_order, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import suspend
 from palus.arena.ladder.discovery import FolderPool, sweep_house
-from palus.arena.ladder.inbox import Delivery, accept, link
+from palus.arena.ladder.inbox import accept, link
 from palus.arena.ladder.log import check_chain
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
@@ -106,7 +106,7 @@ def tables_written(sent: list[str]) -> list[str]:
 @pytest.mark.parametrize("prepare", [pair, validation])
 def test_a_result_is_stored_whole_or_not_at_all_whatever_step_breaks(tmp_path: Path, prepare: Any) -> None:
     store, lease, report = prepare(tmp_path)
-    delivery = [Delivery(lease.job_id, lease.secret, report)]
+    delivery = [(lease, report)]
     decided = ["entries"] if lease.kind == "validate" else []
     isolated = ["workers"] if report_of(report).isolation != "none" else []
     stages = (
@@ -154,7 +154,7 @@ def test_a_unit_that_two_jobs_ordered_is_logged_once_and_what_waits_behind_it_go
 
 def test_what_a_suspended_worker_handed_in_before_is_not_linked(tmp_path: Path) -> None:
     store, lease, report = pair(tmp_path)
-    assert accept(store, [Delivery(lease.job_id, lease.secret, report)], now_ms=1) == set()
+    assert accept(store, [(lease, report)], now_ms=1) == set()
     with store.write() as connection:
         suspend(connection, "w", "too good", now_ms=1)
     plan = Scheduler(store, SETTINGS, [])
@@ -171,8 +171,9 @@ KILLED = """
 import json, os, signal, sys
 from pathlib import Path
 from sqlalchemy import event
-from palus.arena.ladder.inbox import Delivery, accept, link
+from palus.arena.ladder.inbox import accept, link
 from palus.arena.jobs.reports import from_json
+from palus.arena.jobs.worker import Lease
 from palus.store import open_store
 
 told = json.load(sys.stdin)
@@ -182,7 +183,8 @@ def before(_c, _cursor, statement, *_):
         print("between", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 event.listen(store.engine, "before_cursor_execute", before)
-accept(store, [Delivery(told["job"], told["secret"], from_json(told["report"]))], now_ms=7)
+lease = Lease(told["job"], "pair", {}, told["secret"], 1)
+accept(store, [(lease, from_json(told["report"]))], now_ms=7)
 link(store, now_ms=7)
 """
 

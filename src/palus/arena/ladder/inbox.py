@@ -14,7 +14,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +22,7 @@ from sqlalchemy import ColumnElement, Connection, Row, select, tuple_, update
 
 from palus import __version__
 from palus.arena.jobs.reports import Report, ValidationReport
+from palus.arena.jobs.worker import Done
 from palus.arena.ladder import audit_jobs, entries, queue
 from palus.arena.ladder.audit import is_elsewhere, suspend, suspension
 from palus.arena.ladder.log import LogRecord, RunnerInfo, StoredBytes, append, lock_log
@@ -46,17 +47,9 @@ MODEL_AT_FAULT = {
 }
 
 
-@dataclass(frozen=True)
-class Delivery:
-    """What a worker hands in for a job. secret: of its lease."""
-
-    job_id: int
-    secret: str
-    report: Report
-
-
-def accept(store: Store, deliveries: Sequence[Delivery], *, now_ms: int) -> set[int]:
-    """Take reports in. Returns the jobs of which nothing is taken, because the lease is void.
+def accept(store: Store, deliveries: Sequence[Done], *, now_ms: int) -> set[int]:
+    """Take reports in. Returns the jobs of which nothing is taken, because the lease is void. deliveries: of the leases
+    only what proves them is looked at.
 
     A report that this lease has handed in before is taken for it; nothing is stored twice. Raises FalseReportError, and
     suspends the sender, when a report does not fit its job, ArenaError when a worker is suspended; of none of the
@@ -68,11 +61,11 @@ def accept(store: Store, deliveries: Sequence[Delivery], *, now_ms: int) -> set[
         about = select(workers.c.name, workers.c.platform).where(workers.c.name.in_(names))
         said = {name: json.loads(text) for name, text in connection.execute(about)}
     written = {}
-    for delivery in deliveries:
-        row = held.get(delivery.job_id)
+    for lease, report in deliveries:
+        row = held.get(lease.job_id)
         if row is not None and row.state == "leased":
             try:
-                written[row.id] = _written(store, row, delivery.report, said.get(row.worker, {}), now_ms)
+                written[row.id] = _written(store, row, report, said.get(row.worker, {}), now_ms)
             except FalseReportError as error:
                 distrust(store, row.id, row.lease, str(error), now_ms=now_ms)
                 raise
@@ -85,7 +78,7 @@ def accept(store: Store, deliveries: Sequence[Delivery], *, now_ms: int) -> set[
             queue.note_reports(connection, [row for row in held.values() if row.id in written], written, now_ms=now_ms)
         taken = jobs.c.state.in_(("reported", "disputed", "done"))
         known = connection.scalars(select(jobs.c.id).where(_shown(deliveries), taken))
-        return {delivery.job_id for delivery in deliveries} - set(known)
+        return {lease.job_id for lease, _ in deliveries} - set(known)
 
 
 def link(store: Store, *, now_ms: int, audit_share: float = 0.0) -> int:
@@ -155,9 +148,9 @@ def _trial_refusal(trial: UnitReport | None) -> Refusal | None:
     return None
 
 
-def _shown(deliveries: Sequence[Delivery]) -> ColumnElement[bool]:
+def _shown(deliveries: Sequence[Done]) -> ColumnElement[bool]:
     """The jobs that are held, or were, by the leases that are shown."""
-    return tuple_(jobs.c.id, jobs.c.lease).in_([(delivery.job_id, delivery.secret) for delivery in deliveries])
+    return tuple_(jobs.c.id, jobs.c.lease).in_([(lease.job_id, lease.secret) for lease, _ in deliveries])
 
 
 def _written(store: Store, job: Row[Any], report: Report, said: dict[str, Any], now_ms: int) -> str:

@@ -22,7 +22,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from palus.arena.jobs.worker import IDLE_S, Done, Lease, describe_here, wait_for_end, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import suspension
-from palus.arena.ladder.inbox import Delivery, accept
+from palus.arena.ladder.inbox import accept
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.games import DEFAULT_GAME, GAMES, env_build
 from palus.errors import ArenaError, StorageError
@@ -132,8 +132,7 @@ class StoreSource:
 
     def finish(self, done: Sequence[Done]) -> set[int]:
         """Put reports into the inbox. Returns the jobs whose leases are void."""
-        deliveries = [Delivery(lease.job_id, lease.secret, report) for lease, report in done]
-        return accept(self.store, deliveries, now_ms=now_ms())
+        return accept(self.store, done, now_ms=now_ms())
 
     def give_back(self, lease: Lease, fault: str) -> None:
         """Put a job back that could not be done. Raises LeaseError when the lease is void."""
