@@ -147,17 +147,30 @@ def ladder_pairings(
     unsure = np.asarray(Z_95 * np.sqrt(picture.variance) >= settings.target_half_width)
     first, second = _candidates(picture, settings, unsure)
     in_share = ~(picture.over[first] | picture.over[second])
-    barred = np.zeros(len(picture), np.bool_)
+    barred = np.zeros(len(picture), np.bool_)  # who waits until the others had theirs
     if in_share.any():
         first, second, barred = first[in_share], second[in_share], picture.over
-    gain = _gains(picture, first, second)
-    top = gain >= _least_of(gain, HEAD + HEAD_TIMES * count)
+    gain, most = _gains(picture, first, second), HEAD + HEAD_TIMES * count
+    top = gain >= (np.partition(gain, -most)[-most] if most < len(gain) else -np.inf)
     busy, pairs, used = (picture.queued > 0).tolist(), list[tuple[int, int]](), set[tuple[int, int]]()
     candidates, place = _best_first(picture, first[top], second[top], gain[top]), 0
     rest = not top.all()
+
+    def drawn() -> tuple[int, int] | None:
+        """An open pairing of two free players, uniformly of all; of the candidates that are left where hardly any is
+        open; None where there is none."""
+        for i, j in rng.integers(len(picture), size=(TRIES, 2)).tolist():
+            if busy[i] or busy[j] or barred[i] or barred[j] or (min(i, j), max(i, j)) in used:
+                continue
+            pair = np.array(i), np.array(j)
+            if (unsure[i] or unsure[j]) and picture.may_meet(*pair) and picture.meetings.of(*pair) < settings.meetings:
+                return i, j
+        free = [pair for pair in candidates[place:] if not (busy[pair[0]] or busy[pair[1]])]
+        return free[int(rng.integers(len(free)))] if free else None
+
     while len(pairs) < count:
         if rng.random() < settings.uniform_share:
-            pair = _drawn(picture, settings, barred, unsure, busy, used, candidates, place, rng)
+            pair = drawn()
         else:
             while place < len(candidates) and (busy[candidates[place][0]] or busy[candidates[place][1]]):
                 place += 1
@@ -220,11 +233,6 @@ def _gains(picture: Picture, first: I64, second: I64) -> F64:
     return np.asarray(np.round(np.log(np.maximum(gain, 1e-300)), 9))
 
 
-def _least_of(gain: F64, most: int) -> float:
-    """The smallest of the so many largest."""
-    return float(np.partition(gain, -most)[-most]) if most < len(gain) else -np.inf
-
-
 def _best_first(picture: Picture, first: I64, second: I64, gain: F64) -> list[tuple[int, int]]:
     """By gain; among equals whoever has been idle longest. First of a pair: the one who waited longer."""
     idle = picture.idle[first], picture.idle[second]
@@ -232,29 +240,6 @@ def _best_first(picture: Picture, first: I64, second: I64, gain: F64) -> list[tu
     swap = idle[1] > idle[0]
     ahead, behind = np.where(swap, second, first)[order], np.where(swap, first, second)[order]
     return list(zip(ahead.tolist(), behind.tolist(), strict=True))
-
-
-def _drawn(
-    picture: Picture,
-    settings: ArenaSettings,
-    barred: Bool,
-    unsure: Bool,
-    busy: list[bool],
-    used: set[tuple[int, int]],
-    candidates: Sequence[tuple[int, int]],
-    place: int,
-    rng: np.random.Generator,
-) -> tuple[int, int] | None:
-    """An open pairing of two free players, uniformly of all; of the candidates from a place on where hardly any is
-    open; None where there is none. barred: who waits until the others had theirs."""
-    for i, j in rng.integers(len(picture), size=(TRIES, 2)).tolist():
-        if busy[i] or busy[j] or barred[i] or barred[j] or (min(i, j), max(i, j)) in used:
-            continue
-        pair = np.array(i), np.array(j)
-        if (unsure[i] or unsure[j]) and picture.may_meet(*pair) and picture.meetings.of(*pair) < settings.meetings:
-            return i, j
-    free = [pair for pair in candidates[place:] if not (busy[pair[0]] or busy[pair[1]])]
-    return free[int(rng.integers(len(free)))] if free else None
 
 
 def _anchors(picture: Picture, i: int, by_strength: I64, settled: I64) -> I64:
