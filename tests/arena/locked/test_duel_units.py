@@ -122,8 +122,8 @@ def test_masks_travel_with_the_questions() -> None:
     observations, states, masks = rows.unpack(questions)
     assert masks is not None and masks.shape == (200, 5) and masks[:, [0, 2]].all() and not masks.all()
     assert np.array_equal(rows.pack(observations, states, masks), questions)
-    task = Task((rows.behavior, SPEC.behaviors[0]), 2.0)
-    assert Task.from_json(task.to_json()) == task
+    task = Task(behaviors=(rows.behavior, SPEC.behaviors[0]), examine_up_to_ms=2.0)
+    assert Task.model_validate_json(task.model_dump_json()) == task
 
 
 def test_a_duel_is_won_by_frags_on_both_sides_and_filmed(sandbox: Sandbox, game: Shooting) -> None:

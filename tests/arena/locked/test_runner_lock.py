@@ -94,7 +94,7 @@ def test_each_process_is_new_and_of_its_own_group():
         assert first.pid != second.pid
         assert os.getpgid(first.pid) == first.pid
         first.close()
-        second.begin(Task((SOCCER,)), [stock().SerializeToString()])
+        second.begin(Task(behaviors=(SOCCER,)), [stock().SerializeToString()])
         rows = np.zeros((2, 336), np.float32)
         answer = np.frombuffer(second.ask(rows.tobytes(), 2 * 9 * 4), np.float32).reshape(2, 9)
         np.testing.assert_allclose(answer[0, :3], [1 / 6, 2 / 6, 3 / 6], rtol=1e-5)
@@ -107,10 +107,10 @@ def test_when_the_helper_is_killed_its_processes_end_and_the_next_one_opens():
         os.kill(helper, 9)
         assert ends(process.pid)
         with pytest.raises(LockedProcessError) as caught:
-            process.begin(Task((SOCCER,)), [stock().SerializeToString()])
+            process.begin(Task(behaviors=(SOCCER,)), [stock().SerializeToString()])
         assert caught.value.cause == "engine"
         with contextlib.closing(sandbox.open(LIMITS)) as next_one:
-            assert next_one.begin(Task((SOCCER,)), [stock().SerializeToString()]).refusal is None
+            assert next_one.begin(Task(behaviors=(SOCCER,)), [stock().SerializeToString()]).refusal is None
 
 
 def test_a_closed_sandbox_leaves_no_process():
@@ -156,7 +156,7 @@ def test_reports_that_are_no_json_objects_are_garbage():
     for payload in (b"[1]", b"{", b"[" * 50_000, b"\xff"):
         process, model = acted(PREFIX.pack(Kind.REPORT, len(payload)) + payload)
         with pytest.raises(LockedProcessError, match="garbage"):
-            process.begin(Task((SOCCER,)), [b"model"])
+            process.begin(Task(behaviors=(SOCCER,)), [b"model"])
         model.join()
 
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field
 
 from palus.arena.models.forms import Count, Measure, Sha256, Text
 from palus.arena.models.policy_graph import MAX_STATE
@@ -68,10 +68,11 @@ def _read_exactly(channel: int, count: int) -> bytes:
     return b"".join(parts)
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(BaseModel):
     """behaviors: to play, all of their actions discrete. examine_up_to_ms: probe the models first, p99 of a batch of 4;
     None plays at once."""
+
+    model_config = ConfigDict(frozen=True)
 
     behaviors: tuple[BehaviorSpec, ...]
     examine_up_to_ms: float | None = None
@@ -79,18 +80,6 @@ class Task:
     def about(self, number: int, refusal: Refusal) -> Refusal:
         """A refusal of the model of a behavior; where there are several, it says which."""
         return refusal.about(f"{self.behaviors[number].name}.onnx") if len(self.behaviors) > 1 else refusal
-
-    def to_json(self) -> bytes:
-        """For the frame."""
-        return _TASKS.dump_json(self)
-
-    @staticmethod
-    def from_json(data: bytes) -> Task:
-        """The inverse of `to_json`."""
-        return _TASKS.validate_json(data)
-
-
-_TASKS = TypeAdapter(Task)
 
 
 class Told(BaseModel):

@@ -77,7 +77,7 @@ def serve(channel: int, isolation: str) -> None:
     channel: descriptor of a socket, see `frames`. Raises EOFError or OSError when the other end is gone.
     """
     _report(channel, isolation=isolation)
-    task = Task.from_json(read_frame(channel)[1])
+    task = Task.model_validate_json(read_frame(channel)[1])
     models, details = list[OpenedModel](), list[dict[str, object]]()
     try:
         files = [read_frame(channel)[1] for _ in task.behaviors]

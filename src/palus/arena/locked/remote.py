@@ -72,7 +72,7 @@ class Contestant:
         try:
             self._process = sandbox.open(limits)
             self.isolation = self._process.isolation
-            report = self._process.begin(Task(behaviors), models)
+            report = self._process.begin(Task(behaviors=behaviors), models)
         except LockedProcessError as error:
             self.fail(error.cause, str(error))
             return nothing

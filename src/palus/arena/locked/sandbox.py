@@ -180,7 +180,7 @@ class LockedProcess:
     def begin(self, task: Task, models: Sequence[bytes]) -> Findings:
         """Hand over the task and the model of each of its behaviors; returns what the process says of them."""
         deadline = time.monotonic() + self._limits.wall_s
-        self._send(Kind.TASK, task.to_json(), deadline)
+        self._send(Kind.TASK, task.model_dump_json().encode(), deadline)
         for model in models:
             self._send(Kind.MODEL, model, deadline)
         report = self._told(Findings, deadline)

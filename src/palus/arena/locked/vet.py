@@ -53,7 +53,7 @@ def vet(
     limits, sandbox = limits or Limits(cpu_s=game.cpu_s), sandbox or shared_sandbox()
     behaviors = played_behaviors(source_of(game.env).spec)
     models = contender.models_for([behavior.name for behavior in behaviors])
-    task = Task(behaviors, patience * game.max_p99_ms)
+    task = Task(behaviors=behaviors, examine_up_to_ms=patience * game.max_p99_ms)
     details: dict[str, Any] = {"bytes": sum(map(len, models))}
     for number, model in enumerate(models):
         try:
