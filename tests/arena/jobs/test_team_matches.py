@@ -14,7 +14,7 @@ from units import LIMITS, squad
 
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder.discovery import FolderPool, sweep_house
-from palus.arena.ladder.entries import board
+from palus.arena.ladder.entries import read_lineup
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
@@ -68,7 +68,8 @@ def test_two_teams_are_vetted_played_logged_and_rated(tmp_path: Path) -> None:
             assert match.result == ("win1" if first > second else "win2")
     Refresher(store, settings).refresh()
     with store.read() as connection:
-        names = {sha256: entity.repo for sha256, entity in board(connection, ENV, repos_per_owner=0).items()}
+        lineup = read_lineup(connection, ENV, repos_per_owner=0)
+        names = {sha256: entity.repo for sha256, entity in lineup.ranked.items()}
         order = connection.execute(select(ratings.c.sha256).order_by(ratings.c.rank)).scalars()
         ranked = [names[sha256] for sha256 in order]
     assert ranked[0] == "ann/whole" and ranked[-1] == "cid/lost"

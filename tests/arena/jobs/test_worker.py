@@ -25,7 +25,7 @@ from palus.arena.jobs.worker import Done, Lease, describe_here, play_order, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import suspend
 from palus.arena.ladder.discovery import FolderPool, sweep_house
-from palus.arena.ladder.entries import board
+from palus.arena.ladder.entries import read_lineup
 from palus.arena.ladder.inbox import accept, link
 from palus.arena.ladder.log import LogRecord
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
@@ -126,7 +126,7 @@ def test_models_of_a_pool_are_validated_and_tried_before_they_are_ranked(store: 
     scheduler(store, PeriodicSweep(lambda env: pool.sweep(env, quiet_since_ms=2**62), 0.0)).tick()
     assert do(store, 2) == 2  # validations come first
     with store.read() as connection:
-        ranked = {entrant.repo for entrant in board(connection, ENV, repos_per_owner=0).values()}
+        ranked = {entrant.repo for entrant in read_lineup(connection, ENV, repos_per_owner=0).ranked.values()}
         rows = {row.repo: row for row in connection.execute(select(entries))}
     assert "ann/good" in ranked and "bob/bad" not in ranked
     assert rows["bob/bad"].state == "refused" and rows["bob/bad"].code and rows["bob/bad"].remedy

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from palus.arena.ladder import queue
 from palus.arena.ladder.discovery import Entry, FolderPool, Source, Sweep, sweep_house
-from palus.arena.ladder.entries import board, decide, read_lineup, take_in
+from palus.arena.ladder.entries import decide, read_lineup, take_in
 from palus.arena.ladder.field_picture import Ledger, take_picture
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.models.entity import Entity
@@ -52,7 +52,7 @@ def accept_file(store: Store, file: str, computes: str = "") -> None:
 
 def on_board(store: Store, repos_per_owner: int = 0) -> list[str]:
     with store.read() as connection:
-        return sorted(e.repo for e in board(connection, ENV, repos_per_owner=repos_per_owner).values())
+        return sorted(e.repo for e in read_lineup(connection, ENV, repos_per_owner=repos_per_owner).ranked.values())
 
 
 def waiting(store: Store) -> list[str]:
@@ -96,7 +96,7 @@ def test_equal_files_are_one_entity_credited_to_the_first_and_share_one_validati
     accept_file(store, "same")
     assert take(store, found("ann/a", "same"), found("bob/b", "same"), found("cy/c", "same")) == [("cy/c", "accepted")]
     with store.read() as connection:
-        (entity,) = board(connection, ENV, repos_per_owner=0).values()
+        (entity,) = read_lineup(connection, ENV, repos_per_owner=0).ranked.values()
     assert (entity.repo, entity.owner) == ("ann/a", "ann")
 
 
@@ -113,7 +113,7 @@ def test_files_that_compute_the_same_are_one_entity_too(store: Store) -> None:
         found("cy/c", "weights, and a comment"),
     )
     with store.read() as connection:
-        assert {key: e.repo for key, e in board(connection, ENV, repos_per_owner=0).items()} == {
+        assert {key: e.repo for key, e in read_lineup(connection, ENV, repos_per_owner=0).ranked.items()} == {
             sha("weights"): "ann/a"
         }
         rows = {row.repo: row for row in connection.execute(select(entries))}
@@ -129,7 +129,7 @@ def test_copies_of_everybodys_models_keep_nobody_apart(store: Store) -> None:
     for name in students:
         accept_file(store, name)
     with store.read() as connection:
-        ranked = board(connection, ENV, repos_per_owner=10)
+        ranked = read_lineup(connection, ENV, repos_per_owner=10).ranked
     assert sorted(entrant.owner for entrant in ranked.values()) == students
     seen = take_picture(list(ranked.values()), ranked, Ledger(ENV, 1), [], [], None, ArenaSettings())
     assert len(set(seen.owner.tolist())) == 6
@@ -163,10 +163,10 @@ def test_the_board_shows_the_newest_accepted_revision_and_older_ones_stay_as_his
     accept_file(store, "one")
     take(store, found("ann/a", "two", revision="2"))
     with store.read() as connection:
-        assert set(board(connection, ENV, repos_per_owner=0)) == {sha("one")}
+        assert set(read_lineup(connection, ENV, repos_per_owner=0).ranked) == {sha("one")}
     accept_file(store, "two")
     with store.read() as connection:
-        assert set(board(connection, ENV, repos_per_owner=0)) == {sha("two")}
+        assert set(read_lineup(connection, ENV, repos_per_owner=0).ranked) == {sha("two")}
         assert set(read_lineup(connection, ENV, repos_per_owner=0).credited) == {sha("one"), sha("two")}
 
 
@@ -219,7 +219,7 @@ def test_tags_without_a_model_are_refused_with_what_to_push(store: Store) -> Non
 def test_house_players_are_there_from_the_start(store: Store) -> None:
     with store.write() as connection:
         take_in(connection, sweep_house(ENV), {}, now_ms=1)
-        house = board(connection, ENV, repos_per_owner=1)
+        house = read_lineup(connection, ENV, repos_per_owner=1).ranked
     assert sorted((e.repo, e.house) for e in house.values()) == [
         ("palus/ball-chaser", "ball-chaser"),
         ("palus/goalie-striker", "goalie-striker"),

@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from palus.arena.ladder import queue
 from palus.arena.ladder.discovery import FolderPool, Sweep, sweep_hub
-from palus.arena.ladder.entries import board, decide, take_in
+from palus.arena.ladder.entries import decide, read_lineup, take_in
 from palus.arena.ladder.log import append
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.settings import ArenaSettings
@@ -75,7 +75,7 @@ def test_a_team_is_pushed_entered_ordered_and_rated_under_the_name_of_all_its_fi
         contenders = [Entity.from_json(json.loads(payload)["contender"]) for payload in waiting]
         for repo, name in names.items():
             decide(connection, ENV, name, None, {"p99_ms": 0.1, "computation": sha(repo.encode())}, now_ms=2)
-        ranked = board(connection, ENV, repos_per_owner=0)
+        ranked = read_lineup(connection, ENV, repos_per_owner=0).ranked
     assert contenders == list(ranked.values())
     ann, bob = (ranked[names[repo]] for repo in teams)
     assert ann.files == (("Keeper", sha(b"keeps")), ("Striker", sha(b"strikes")))

@@ -123,18 +123,15 @@ def decide(
     connection.execute(update(entries).where(unchecked).values(verdict))
 
 
-def board(connection: Connection, env: str, *, repos_per_owner: int) -> dict[str, Entity]:
-    """Entities that are ranked now, by SHA-256: the newest accepted revision of every repository.
-
-    Of an owner only the `repos_per_owner` repositories that were pushed last count (0: all); house players always do.
-    """
-    return _ranked(_checked(connection, env), repos_per_owner)
-
-
 @dataclass(frozen=True)
 class Lineup:
-    """ranked: the `board`. credited: every entity that was ever accepted, by SHA-256, withdrawn and replaced ones
-    included. rows: that both were made of."""
+    """ranked: entities that are ranked now, by SHA-256: the newest accepted revision of every repository. credited:
+    every entity that was ever accepted, by SHA-256, withdrawn and replaced ones included. rows: that both were made of:
+    entries that were ever accepted, oldest first.
+
+    Of an owner only the `repos_per_owner` repositories that were pushed last are ranked (0: all); house players always
+    are.
+    """
 
     rows: Sequence[Row[Any]]
     ranked: dict[str, Entity]
@@ -143,16 +140,11 @@ class Lineup:
 
 def read_lineup(connection: Connection, env: str, *, repos_per_owner: int, before: Lineup | None = None) -> Lineup:
     """As it is now; `before` where that is the same."""
-    rows = _checked(connection, env)
+    accepted = _COLUMNS.where(entries.c.env == env, entries.c.code.is_(None), entries.c.checked_ms.is_not(None))
+    rows = connection.execute(accepted.order_by(entries.c.id)).all()
     if before is not None and rows == before.rows:
         return before
     return Lineup(rows, _ranked(rows, repos_per_owner), _by_entity(rows))
-
-
-def _checked(connection: Connection, env: str) -> Sequence[Row[Any]]:
-    """Entries that were ever accepted, oldest first."""
-    checked = _COLUMNS.where(entries.c.env == env, entries.c.code.is_(None), entries.c.checked_ms.is_not(None))
-    return connection.execute(checked.order_by(entries.c.id)).all()
 
 
 def _ranked(checked: Sequence[Row[Any]], repos_per_owner: int) -> dict[str, Entity]:

@@ -22,7 +22,7 @@ from palus.arena.ladder.derive import (
     published,
     rating_rows,
 )
-from palus.arena.ladder.entries import board
+from palus.arena.ladder.entries import read_lineup
 from palus.arena.ladder.intake import Intake, go_back, load, read_on, save, struck_out
 from palus.arena.ladder.log import LogRecord
 from palus.arena.ladder.match_files import read_actions, recording_of
@@ -88,7 +88,8 @@ class Refresher:
         with self._store.read() as connection:
             memory = self._memory.pop(env, None) or _Memory(load(connection, env))
             self._take_in(connection, memory.intake)
-            ranked = frozenset(board(connection, env, repos_per_owner=self._settings.repos_per_owner))
+            lineup = read_lineup(connection, env, repos_per_owner=self._settings.repos_per_owner)
+            ranked = frozenset(lineup.ranked)
             known = memory.intake
             state = (known.games, known.rated_seq, frozenset(known.struck), ranked)
             is_due = state != memory.exact and time.monotonic() >= memory.exact_due_s

@@ -193,7 +193,7 @@ class Scheduler:
             if (connection.scalar(select(intake.c.upto_seq).where(intake.c.env == env)) or 0) < played:
                 return  # another process still rates the last round
         with self._store.write() as connection:
-            ranked = entries.board(connection, env, repos_per_owner=self._settings.repos_per_owner)
+            ranked = entries.read_lineup(connection, env, repos_per_owner=self._settings.repos_per_owner).ranked
             columns = select(ratings.c.sha256, ratings.c.elo).where(ratings.c.env == env)
             elo: dict[str, float] = {row.sha256: row.elo for row in connection.execute(columns)}
             # As the reference lists them: rated models by rating, then the new ones in the order of their arrival.
