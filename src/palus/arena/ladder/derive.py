@@ -196,13 +196,11 @@ def unpacked(triangle: bytes) -> F64:
 
 def variance_of_gap(triangle: bytes, i: int, j: int) -> float:
     """Variance of the difference of two strengths, points squared. triangle: what `packed` made."""
-    values = np.frombuffer(triangle, "<f4")
-
-    def entry(row: int, column: int) -> float:
-        low, high = sorted((row, column))
-        return float(values[high * (high + 1) // 2 + low])
-
-    return max(0.0, entry(i, i) + entry(j, j) - 2.0 * entry(i, j))
+    low, high = sorted((i, j))
+    row = high * (high + 1) // 2
+    places = [low * (low + 3) // 2, row + high, row + low]
+    own, other, shared = map(float, np.frombuffer(triangle, "<f4")[places])
+    return max(0.0, own + other - 2.0 * shared)
 
 
 def next_point(games: int) -> int:
