@@ -63,7 +63,7 @@ def rate(store: Store, start_ms: int) -> None:
     with store.read() as connection:
         read_on(connection, known, lambda: None)
     fitted = fit_games(known.sums(), known.rated_seq, exact=True)
-    board = frozenset(fitted.names)
+    board = frozenset(fitted.sums.names)
     rows = rating_rows(ENV, fitted, known.online, board, intervals_of(fitted, board))
     of_env = {
         "env": ENV,

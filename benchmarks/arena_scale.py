@@ -161,7 +161,7 @@ def measure_ratings(store: Store, settings: ArenaSettings, *, again: bool) -> Js
     timed("refit", began)
     began = time.perf_counter()
     exact = fit_games(known.sums(), known.rated_seq, exact=True)
-    intervals_of(exact, frozenset(exact.names))
+    intervals_of(exact, frozenset(exact.sums.names))
     timed("the same with intervals and rank ranges", began)
     found["held half-width over joint"] = float(np.median(fitted.fit.half_width / exact.fit.half_width))
     found["pairings that met"] = len(known.sums().low)

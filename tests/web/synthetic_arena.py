@@ -90,7 +90,7 @@ class SyntheticArena:
     def rate(self, summary: dict[str, object] | None = None) -> None:
         """Fit the ratings and publish them, as the arena does."""
         fitted = fit_games(add_history(self.history), max((game.order for game in self.history), default=0))
-        players, last = frozenset(fitted.names), dict[str, Online]()
+        players, last = frozenset(fitted.sums.names), dict[str, Online]()
         follow(last, self.history)
         rows = rating_rows(self.env, fitted, last, players, intervals_of(fitted, players))
         of_env = field_row(self.env, fitted, players, annulments=0) | {"upto_seq": self.seq}

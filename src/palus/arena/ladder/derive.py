@@ -41,16 +41,12 @@ STRONGEST = 1000
 
 @dataclass(frozen=True)
 class Fitted:
-    """The joint fit of one env's rated games. upto_seq: last match of the log that is in it; 0 when there is none."""
+    """The joint fit of one env's rated games, and their sums, of everybody who played one. upto_seq: last match of the
+    log that is in it; 0 when there is none."""
 
     sums: Sums
     fit: Fit
     upto_seq: int
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Everybody with a rated game, sorted."""
-        return self.sums.names
 
 
 class Interval(NamedTuple):
@@ -68,7 +64,7 @@ def fit_games(sums: Sums, upto_seq: int, *, exact: bool = False) -> Fitted:
 
 def intervals_of(fitted: Fitted, board: Collection[str]) -> dict[str, Interval]:
     """Of everybody; the fit must have a covariance. Who is not on the board has ranks 0."""
-    names, fit = fitted.names, fitted.fit
+    names, fit = fitted.sums.names, fitted.fit
     on_board = np.array([i for i, name in enumerate(names) if name in board], np.int64)
     whole = len(on_board) == len(names)
     covariance = fit.joint if whole else fit.joint[np.ix_(on_board, on_board)]
@@ -91,7 +87,7 @@ def rating_rows(
     revisions, keep a rating and have rank 0. intervals: as last published, by SHA-256; who came after that has the
     one with all others held, and any rank.
     """
-    names, fit = fitted.names, fitted.fit
+    names, fit = fitted.sums.names, fitted.fit
     on_board = [i for i, name in enumerate(names) if name in board]
     best_first = sorted(on_board, key=lambda i: -fit.strength[i])
     rank = {i: place for place, i in enumerate(best_first, start=1)}
@@ -133,7 +129,7 @@ def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int)
     none, tie to the others.
     `covariance`: `packed`, in the order of all SHA-256, where the field is small.
     """
-    names, fit = fitted.names, fitted.fit
+    names, fit = fitted.sums.names, fitted.fit
     cells, units = fitted.sums.cells(), fitted.sums.units()
     small = len(names) < bradley_terry.SPARSE_FROM
     side = bradley_terry.fit_sums(cells, units, len(names), side_term=True).side or (0.0, 0.0)
@@ -233,7 +229,7 @@ def point_rows(
             "openskill_mu": online[name].skill.mu,
             "openskill_sigma": online[name].skill.sigma,
         }
-        for i, name in enumerate(fitted.names)
+        for i, name in enumerate(fitted.sums.names)
         if games[i] != before.get(name, 0)
     ]
 
