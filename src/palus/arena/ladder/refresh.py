@@ -9,7 +9,6 @@ import json
 import logging
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -96,7 +95,9 @@ class Refresher:
             if state == memory.seen and not is_due:
                 self._memory[env] = memory
                 return False
-            intervals = _published_intervals(connection, env)
+            columns = (ratings.c.sha256, ratings.c.half_width, ratings.c.rank_best, ratings.c.rank_worst)
+            told = connection.execute(select(*columns).where(ratings.c.env == env))
+            intervals = {row.sha256: Interval(row.half_width, row.rank_best, row.rank_worst) for row in told}
         sums = known.sums()
         exact = is_due or len(sums) < bradley_terry.SPARSE_FROM
         fitted = fit_games(sums, known.rated_seq, exact=exact)
@@ -188,9 +189,3 @@ class Refresher:
             logger.exception("no play statistics of match %s", match_id)
             return None
         return None if statistics is None else json.dumps(statistics, sort_keys=True, separators=(",", ":"))
-
-
-def _published_intervals(connection: Connection, env: str) -> dict[str, Interval]:
-    columns = (ratings.c.sha256, ratings.c.half_width, ratings.c.rank_best, ratings.c.rank_worst)
-    rows: Any = connection.execute(select(*columns).where(ratings.c.env == env))
-    return {row.sha256: Interval(row.half_width, row.rank_best, row.rank_worst) for row in rows}
