@@ -181,7 +181,8 @@ class _Wave:
         actions, probabilities, healthy = self._decide(helper)
         sick = self.playing & ~healthy.all(axis=1)
         for n in np.flatnonzero(sick).tolist():
-            self._give_verdict(n, _forfeit(healthy[n]))
+            verdict: Verdict = "void" if not healthy[n].any() else "forfeit2" if healthy[n, 0] else "forfeit1"
+            self._give_verdict(n, (verdict, "non_finite"))
         self.playing &= ~sick
         if self.recorder is not None:
             self.recorder.decision(self.env, self.number[self.match_of], self.playing, actions, probabilities)
@@ -295,8 +296,3 @@ class _Wave:
         self.match_of = self.match_of[keep]
         self.playing = self.playing[keep]
         self.states = self.states[keep]
-
-
-def _forfeit(healthy: Bool) -> tuple[Verdict, Cause]:
-    """healthy: [2] whether each side answered probabilities."""
-    return "void" if not healthy.any() else "forfeit2" if healthy[0] else "forfeit1", "non_finite"
