@@ -85,11 +85,12 @@ def arena(
 ) -> None:
     """Run an arena: people push models, matches run without pause, the leaderboard is a page."""
     from palus.arena.ladder.service import Sources
-    from palus.arena.ladder.settings import ArenaSettings, check_games
+    from palus.arena.ladder.settings import ArenaSettings
+    from palus.arena.referee.games import playable_game
     from palus.web.names import Names
 
     settings = ArenaSettings(
-        envs=check_games(game or [DEFAULT_GAME]),
+        envs=tuple(playable_game(name).env for name in dict.fromkeys(game or [DEFAULT_GAME])),
         duel_minutes=duel_minutes,
         mode=mode,
         round_interval_s=round_interval,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from palus.arena.referee.games import DEFAULT_GAME, GAMES, playable_game
+from palus.arena.referee.games import DEFAULT_GAME, GAMES
 from palus.arena.referee.result import Mode
 from palus.errors import ArenaError
 
@@ -85,11 +84,6 @@ class ArenaSettings:
             raise ArenaError(
                 f"{SETTINGS_FILE}: not the settings of an arena ({error}); start `palus arena` once to write it anew"
             ) from error
-
-
-def check_games(names: Sequence[str]) -> tuple[str, ...]:
-    """The games of these names, each once. Raises ArenaError for one that no arena plays."""
-    return tuple(playable_game(name).env for name in dict.fromkeys(names))
 
 
 def settings_of(folder: Path) -> ArenaSettings:
