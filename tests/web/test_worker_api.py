@@ -36,7 +36,6 @@ from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import GREETING_MS, untended
 from palus.arena.locked.unit import Unit
-from palus.arena.models.rules import Limits
 from palus.errors import ArenaError, LeaseError, UnreachableError
 from palus.hub.accounts import create_account, issue_token
 from palus.store import Store, open_store
@@ -283,7 +282,7 @@ def test_a_false_report_costs_the_account_its_trust_and_an_administrator_gives_i
     served.scheduler.link()
     source = served.source(worker="two")
     (lease,) = source.take()
-    honest = to_json(play_order(source, Unit.from_payload(lease.payload), Limits()))
+    honest = to_json(play_order(source, Unit.from_payload(lease.payload)))
     result = json.loads(honest["games"][0]["result"]) | {"duration_ticks": 10**30}
     honest["games"][0]["result"] = json.dumps(result, separators=(",", ":"), sort_keys=True)
 

@@ -22,7 +22,6 @@ from palus.arena.ladder.workers import StoreSource
 from palus.arena.locked.unit import MatchReport, Unit, UnitReport
 from palus.arena.locked.vet import vet
 from palus.arena.models.entity import house_player
-from palus.arena.models.rules import Limits
 from palus.arena.referee.games import GAMES, EnvBuild, layout_of
 from palus.arena.referee.result import SCHEMA, MatchResult, Side
 from palus.envs.recording import RecordedEvent
@@ -40,7 +39,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Unit, UnitReport]:
     sides = [house_player(name, "SoccerTwos") for name in ("goalie-striker", "random")]
     for seed in range(100):
         order = Unit("SoccerTwos", seed, (sides[0], sides[1]), season=1, rated=True)
-        report = play_order(source, order, Limits())
+        report = play_order(source, order)
         if report.matches[0].result.cause == "goal" and report.matches[0].result.duration_ticks < 4000:
             return order, report
     raise AssertionError("a bot that scores against nobody")

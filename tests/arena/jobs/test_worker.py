@@ -34,7 +34,6 @@ from palus.arena.ladder.workers import StoreSource, games_of
 from palus.arena.locked.sandbox import LockedProcess
 from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.models.entity import Entity
-from palus.arena.models.rules import Limits
 from palus.errors import ArenaError, UnreachableError
 from palus.store import Store, open_store
 from palus.store.engine import now_ms
@@ -80,7 +79,7 @@ def hand_in(store: Store, lease: Lease, report: Report) -> bool:
 
 
 def report(store: Store, lease: Lease) -> UnitReport:
-    return play_order(source(store), Unit.from_payload(lease.payload), Limits())
+    return play_order(source(store), Unit.from_payload(lease.payload))
 
 
 def test_a_pair_is_played_logged_with_its_replays_and_closed(store: Store) -> None:

@@ -22,7 +22,6 @@ from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource, untended
 from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.models.entity import Entity
-from palus.arena.models.rules import Limits
 from palus.store import Store, open_store
 from palus.store.tables import annulments, jobs, workers
 from palus.web.api.status import status
@@ -66,13 +65,13 @@ def hand_in(store: Store, lease: Lease, report: UnitReport, share: float = 1.0) 
 
 
 def honest(store: Store, lease: Lease) -> UnitReport:
-    return play_order(worker(store, ""), Unit.from_payload(lease.payload), Limits())
+    return play_order(worker(store, ""), Unit.from_payload(lease.payload))
 
 
 def forged(store: Store, lease: Lease) -> UnitReport:
     """A pair that was played, but by another in place of the first player."""
     order = replace(Unit.from_payload(lease.payload), contenders=(house("ball-chaser"),) * 2)
-    return passed_off(play_order(worker(store, ""), order, Limits()), honest(store, lease))
+    return passed_off(play_order(worker(store, ""), order), honest(store, lease))
 
 
 def records(store: Store) -> list[LogRecord]:

@@ -28,7 +28,6 @@ from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource
 from palus.arena.locked.unit import Unit, UnitReport
-from palus.arena.models.rules import Limits
 from palus.store import Store, open_store
 from palus.store.tables import jobs, metadata
 
@@ -79,7 +78,7 @@ def pair(folder: Path) -> tuple[Store, Lease, Report]:
     Scheduler(store, SETTINGS, [PeriodicSweep(sweep_house, 1e9)], seed=1).tick()
     source = StoreSource(store, "w", SETTINGS, describe_here())
     (lease,) = source.take()
-    return store, lease, play_order(source, Unit.from_payload(lease.payload), Limits())
+    return store, lease, play_order(source, Unit.from_payload(lease.payload))
 
 
 def validation(folder: Path) -> tuple[Store, Lease, Report]:
@@ -94,7 +93,7 @@ def validation(folder: Path) -> tuple[Store, Lease, Report]:
     source = StoreSource(store, "w", SETTINGS, describe_here())
     (lease,) = source.take()
     assert lease.kind == "validate"
-    return store, lease, ValidationReport(None, {"bytes": 1}, play_order(source, Unit.trial(lease.payload), Limits()))
+    return store, lease, ValidationReport(None, {"bytes": 1}, play_order(source, Unit.trial(lease.payload)))
 
 
 def tables_written(sent: list[str]) -> list[str]:
@@ -143,7 +142,7 @@ def test_a_unit_that_two_jobs_ordered_is_logged_once_and_what_waits_behind_it_go
         queue.enqueue(connection, "pair", {"the same again": (99, lease.payload)}, now_ms=1)
     again, other = source.take(2)
     assert source.finish([(lease, report), (again, report)]) == set()
-    assert source.finish([(other, play_order(source, Unit.from_payload(other.payload), Limits()))]) == set()
+    assert source.finish([(other, play_order(source, Unit.from_payload(other.payload)))]) == set()
     assert link(store, now_ms=1) == 3
     with store.read() as connection:
         assert check_chain(connection) == 4

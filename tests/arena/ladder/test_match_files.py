@@ -71,7 +71,7 @@ def test_a_replay_made_from_the_actions_shows_the_match_that_was_played(source: 
 
 def test_an_action_log_is_stored_as_palus_writes_it_whatever_was_padded(source: StoreSource) -> None:
     (lease,) = source.take()
-    report = play_order(source, ORDER, None)
+    report = play_order(source, ORDER)
     padded = []
     for match in report.matches:
         deflate = zlib.compressobj(level=0, wbits=-15)

@@ -220,7 +220,7 @@ def test_a_running_arena_audits_its_log_and_suspends_who_forged_it(tmp_path: Pat
     (lease,) = source.take()
     order = Unit.from_payload(lease.payload)
     other = replace(order, contenders=order.contenders[::-1])
-    source.finish([(lease, passed_off(play_order(source, other, None), play_order(source, order, None)))])
+    source.finish([(lease, passed_off(play_order(source, other), play_order(source, order)))])
     plan.link()
 
     def is_suspended() -> bool:

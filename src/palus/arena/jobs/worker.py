@@ -20,7 +20,6 @@ from palus.arena.locked.play import play_unit
 from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.locked.vet import vet
 from palus.arena.models.entity import Entity
-from palus.arena.models.rules import Limits
 from palus.arena.referee.games import GAMES, env_build, platform_name, runtimes
 from palus.errors import ArenaError, LeaseError, PalusError, UnreachableError
 
@@ -113,13 +112,11 @@ def wait_for_end(stop: threading.Event) -> None:
     stop.set()
 
 
-def work(
-    source: WorkSource, stop: threading.Event, *, limits: Limits | None = None, max_jobs: int | None = None
-) -> int:
+def work(source: WorkSource, stop: threading.Event, *, max_jobs: int | None = None) -> int:
     """Do jobs until told to stop. Returns how many were done.
 
-    So many are taken at once as take `source.play_s` seconds, by the pace of those before.
-    limits: of the models' processes; by default those of each game.   max_jobs: stop after so many.
+    So many are taken at once as take `source.play_s` seconds, by the pace of those before. max_jobs: stop after so
+    many.
     """
     done, job_s = 0, math.inf
     while not stop.is_set() and (max_jobs is None or done < max_jobs):
@@ -134,12 +131,12 @@ def work(
             stop.wait(source.pause_s)
             continue
         begun = time.monotonic()
-        done += _do(source, leases, stop, limits)
+        done += _do(source, leases, stop)
         job_s = max((time.monotonic() - begun) / len(leases), 1e-3)
     return done
 
 
-def _do(source: WorkSource, leases: Sequence[Lease], stop: threading.Event, limits: Limits | None) -> int:
+def _do(source: WorkSource, leases: Sequence[Lease], stop: threading.Event) -> int:
     """Jobs, kept alive by a thread that renews their leases. Returns how many reports were taken."""
     finished, lost = threading.Event(), threading.Event()
     heart = threading.Thread(target=_keep_alive, args=(source, leases, finished, lost), daemon=True)
@@ -155,7 +152,7 @@ def _do(source: WorkSource, leases: Sequence[Lease], stop: threading.Event, limi
                 _give_back(source, lease, "the worker was told to stop")
                 continue
             try:
-                done.append((lease, _run(source, lease, limits)))
+                done.append((lease, _run(source, lease)))
             except PalusError as error:
                 logger.warning("job %d: %s", lease.job_id, error)
                 _give_back(source, lease, str(error))
@@ -209,27 +206,27 @@ def _give_back(source: WorkSource, lease: Lease, fault: str) -> None:
         logger.warning("job %d could not be given back (%s); its lease will run out", lease.job_id, error)
 
 
-def _run(source: WorkSource, lease: Lease, limits: Limits | None) -> Report:
+def _run(source: WorkSource, lease: Lease) -> Report:
     try:
         if lease.kind == "pair":
-            return play_order(source, Unit.from_payload(lease.payload), limits)
-        return _validate(source, lease.payload, limits)
+            return play_order(source, Unit.from_payload(lease.payload))
+        return _validate(source, lease.payload)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ArenaError(f"the job cannot be understood ({reason}); arena and worker need the same palus") from error
 
 
-def _validate(source: WorkSource, payload: dict[str, Any], limits: Limits | None) -> ValidationReport:
+def _validate(source: WorkSource, payload: dict[str, Any]) -> ValidationReport:
     entity = Entity.from_json(payload["contender"]).with_models(source.model)
-    verdict = vet(entity, payload["env"], limits=limits)
-    trial = play_order(source, Unit.trial(payload), limits) if verdict.refusal is None else None
+    verdict = vet(entity, payload["env"])
+    trial = play_order(source, Unit.trial(payload)) if verdict.refusal is None else None
     return ValidationReport(verdict.refusal, verdict.details, trial)
 
 
-def play_order(source: WorkSource, unit: Unit, limits: Limits | None) -> UnitReport:
+def play_order(source: WorkSource, unit: Unit) -> UnitReport:
     """Play a unit as ordered. Raises ArenaError when it is nobody's fault but ours that it could not be played."""
     first, second = (entity.with_models(source.model) for entity in unit.contenders)
-    report = play_unit(replace(unit, contenders=(first, second)), limits)
+    report = play_unit(replace(unit, contenders=(first, second)))
     if any(result.cause == "engine" for result in report.results):
         why = " ".join(filter(None, report.failures)) or "the game's engine failed; the worker's messages say how"
         raise ArenaError(f"the match could not be played here: {why}")
