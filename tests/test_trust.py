@@ -130,7 +130,8 @@ def test_the_options_go_with_what_would_run(tmp_path: Path, monkeypatch: pytest.
 def test_a_strangers_encoder_does_not_run(stranger: Stranger, tmp_path: Path) -> None:
     """The weights' own settings name it, whatever the run file says."""
     encoder = f"{MODULE}:make"
-    picture = GameSpec.alike("picture", (ObservationSpec("obs", (3, 40, 44), "uint8"),), Filmed().spec.actions)
+    actions = Filmed().spec.behaviors[0].actions
+    picture = GameSpec.alike("picture", (ObservationSpec("obs", (3, 40, 44), "uint8"),), actions)
     with pytest.raises(TrustError, match=f"network_settings.vis_encode_type {encoder}: would run"):
         Network(picture.behaviors[0], AppoNetworkSettings(vis_encode_type=encoder), torch.Generator())
     folder = agent_folder(tmp_path / "pulled", {"env": "doom_basic"}, encoder)

@@ -327,21 +327,6 @@ class GameSpec:
         """All teams, ascending: the order of every match's points."""
         return tuple(sorted(set(self.teams)))
 
-    @property
-    def observations(self) -> tuple[ObservationSpec, ...]:
-        """Of the only behavior."""
-        return self._only.observations
-
-    @property
-    def actions(self) -> ActionSpec:
-        """Of the only behavior."""
-        return self._only.actions
-
-    @property
-    def _only(self) -> BehaviorSpec:
-        (behavior,) = self.behaviors
-        return behavior
-
     def behavior(self, name: str) -> BehaviorSpec:
         """The behavior of that name, or the one without a name; KeyError when the game has none."""
         known = {b.name: b for b in self.behaviors}

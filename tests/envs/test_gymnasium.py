@@ -22,7 +22,7 @@ MAKE, TRUST = "palus.envs.gymnasium:make", Trust(frozenset({"gymnasium"}))
 
 
 def look(game):
-    out = {o.name: np.zeros((game.spec.num_agents, *o.shape), o.dtype) for o in game.spec.observations}
+    out = {o.name: np.zeros((game.spec.num_agents, *o.shape), o.dtype) for o in game.spec.behaviors[0].observations}
     game.observe(out)
     return out
 
@@ -52,7 +52,7 @@ def test_common_environments_keep_the_contract(id):
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_a_choice_that_the_environment_forbids_is_masked(num_envs):
     game = make_game(MAKE, TRUST, id="Taxi-v4", num_envs=num_envs)
-    assert game.spec.actions.masked
+    assert game.spec.behaviors[0].actions.masked
     game.reset(5)
     out = observation_arrays(game.spec)
     for t in range(4):
@@ -138,7 +138,7 @@ def test_every_kind_of_space_is_read_and_written():
     assert seen["picture"][0, :, 0, 1].tolist() == [3, 4, 5]
     assert seen["choice"].tolist() == [[0, 1, 0]] and seen["flags"].tolist() == [[0, 1]]
     parts = (Discrete(4), Discrete(2), Discrete(3), Continuous(1, -1, 1), Continuous(1, 0, 9), Discrete(2), Discrete(2))
-    assert game.spec.actions.parts == parts
+    assert game.spec.behaviors[0].actions.parts == parts
     step = game.step(np.array([[3, 1, 2, -5.0, 4.5, 0, 1]], np.float32))
     first, nested, flags = env.told
     assert first == 2 and nested["a"].tolist() == [1, 2] and nested["b"].tolist() == [-1, 4.5]

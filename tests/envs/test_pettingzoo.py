@@ -192,7 +192,8 @@ def test_handicaps_are_one_for_each_team():
 
 def test_who_waits_for_its_turn_has_one_choice_that_changes_nothing():
     game = make_game("palus.envs.pettingzoo:make", REAL, module="pettingzoo.classic.tictactoe_v3")
-    assert game.spec.observations[0].shape == (18,) and game.spec.actions.masked
+    (behavior,) = game.spec.behaviors
+    assert behavior.observations[0].shape == (18,) and behavior.actions.masked
     game.reset(0)
     actions, over = np.zeros((2, 1), np.float32), []
     for turn, square in enumerate((0, 3, 1, 4, 2)):  # the first fills its column, whatever the other "does"

@@ -34,7 +34,10 @@ class RecallGame:
     """
 
     def __init__(self, length: int = LENGTH, agents: int = 1, pay: float = 1.0) -> None:
-        self.spec = GameSpec.alike(RECALL.env_id, RECALL.observations, RECALL.actions, agents, shaping=(("pay", pay),))
+        (behavior,) = RECALL.behaviors
+        self.spec = GameSpec.alike(
+            RECALL.env_id, behavior.observations, behavior.actions, agents, shaping=(("pay", pay),)
+        )
         self.shaping = np.full((agents, 1), pay)
         self.active, self.length = np.ones(agents, np.bool_), length
 

@@ -41,7 +41,7 @@ def test_a_game_is_asked_once_a_decision_what_is_seen(monkeypatch):
         assert len(asked) == decision + 1
         seen = [next(iter(rows.values()))[0, [EPISODE, DECISION, AGENT]].tolist() for rows in (first, second)]
         assert seen == [[1 + decision // 3, decision % 3, agent] for agent in (0, 1)]
-        env.step([np.full((1, 2, env.spec.actions.columns), CHOICES - 1, np.float32)])
+        env.step([np.full((1, 2, env.spec.behaviors[0].actions.columns), CHOICES - 1, np.float32)])
 
 
 def moments(env):
@@ -61,7 +61,7 @@ def test_episodes_start_anew_and_truncated_agents_keep_what_they_saw():
     env = Matches(make, 2)
     env.reset(np.array([5, 6]))
     assert moments(env) == [[1, 0, 0], [1, 0, 1]] * 2
-    actions = np.full((2, 2, env.spec.actions.columns), CHOICES - 1, np.float32)
+    actions = np.full((2, 2, env.spec.behaviors[0].actions.columns), CHOICES - 1, np.float32)
     assert not env.step([actions]).match_over.any()
     step = env.step([actions])
     assert step.match_over.all() and step.truncated.all() and np.isnan(step.points).all()

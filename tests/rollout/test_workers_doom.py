@@ -49,7 +49,7 @@ def doom_collector(game="doom_basic", **settings):
         rows=4,
         horizon=8,
         seed=1,
-        learners={0: ("", EvenPolicy(spec.actions.parameters))},
+        learners={0: ("", EvenPolicy(spec.behaviors[0].actions.parameters))},
         cast=lambda game: [Seat(0, True)],
         load=missing,
     )

@@ -65,7 +65,7 @@ def collector(name, learners, seats, rows, horizon=8, load=missing, **sampling):
 def test_soccer_in_two_workers_is_the_game_of_its_seeds_with_groups_side_by_side() -> None:
     past, learning = Seat(FROZEN, False), Seat(0, True)
     spec = envs.GameSource("SoccerTwos").spec
-    logits = spec.actions.parameters
+    logits = spec.behaviors[0].actions.parameters
     seats = [learning if agent.team == 0 else past for agent in spec.agents]
     order = sorted(range(4), key=lambda agent: (spec.agents[agent].group, agent))
     with collector(

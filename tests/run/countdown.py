@@ -104,4 +104,5 @@ class CountdownOfThree(Countdown):
 
     def __init__(self) -> None:
         super().__init__()
-        self.spec = GameSpec.alike("three", self.spec.observations, self.spec.actions, 3, (0, 0, 1))
+        (behavior,) = self.spec.behaviors
+        self.spec = GameSpec.alike("three", behavior.observations, behavior.actions, 3, (0, 0, 1))

@@ -30,14 +30,15 @@ def start():
 
 
 def look(game, final=False):
-    out = {o.name: np.zeros((game.spec.num_agents, *o.shape), o.dtype) for o in game.spec.observations}
+    out = {o.name: np.zeros((game.spec.num_agents, *o.shape), o.dtype) for o in game.spec.behaviors[0].observations}
     (game.observe_final if final else game.observe)(out)
     return out
 
 
 def still(game):
     """An action that presses nothing; a turning component's middle index is no turn."""
-    middle = [part.choices // 2 if getattr(part, "low", None) is not None else 0 for part in game.spec.actions.parts]
+    parts = game.spec.behaviors[0].actions.parts
+    middle = [part.choices // 2 if getattr(part, "low", None) is not None else 0 for part in parts]
     return np.tile(np.array(middle, np.float32), (game.spec.num_agents, 1))
 
 

@@ -87,7 +87,7 @@ def test_an_unknown_environment_is_answered_with_the_list():
 def test_the_spec_is_known_without_an_engine():
     spec = make_game("doom_duel", wad="multi_duel.wad", frameskip=3, resolution=(60, 80)).spec
     assert (spec.num_agents, spec.frameskip, spec.fps) == (2, 3, 35)
-    assert [(o.name, o.shape, o.dtype) for o in spec.observations] == [
+    assert [(o.name, o.shape, o.dtype) for o in spec.behaviors[0].observations] == [
         ("obs", (3, 60, 80), "uint8"),
         ("measurements", (23,), "float32"),
     ]

@@ -134,7 +134,7 @@ class DoomGame:
         pressed = self._pressed.get(key)
         if pressed is None:
             pressed = self.environment.layout.press(action)
-            if self.spec.actions.is_discrete:
+            if self.spec.behaviors[0].actions.is_discrete:
                 self._pressed[key] = pressed
         return pressed
 
