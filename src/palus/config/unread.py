@@ -52,15 +52,13 @@ class Unread:
     """A key, or a section with all its keys, that some trainers do not read.
 
     trainers: those that do not. why: the end of the sentence that tells it. refused: the run would be another than the
-    file says, so it does not start; else the key is noted. harmless: values that mean what happens anyway, beside the
-    default. games: in which it is not read.
+    file says, so it does not start; else the key is noted. games: in which it is not read.
     """
 
     key: str
     trainers: frozenset[str]
     why: str
     refused: bool = False
-    harmless: tuple[object, ...] = ()
     games: frozenset[str] = EVERY_GAME
 
 
@@ -78,16 +76,10 @@ def written(section: Section, key: str) -> Iterator[object]:
         yield value
 
 
-def _refused(
-    key: str, trainers: frozenset[str], why: str, *harmless: object, games: frozenset[str] = EVERY_GAME
-) -> Unread:
-    return Unread(key, trainers, why, refused=True, harmless=harmless, games=games)
-
-
 OF_BEHAVIORS = (
-    _refused("network_settings.memory.sequence_length", APPO, "sequences are time_horizon long; remove it"),
+    Unread("network_settings.memory.sequence_length", APPO, "sequences are time_horizon long; remove it", refused=True),
     *(
-        _refused(f"reward_signals.{name}", APPO, "appo learns from extrinsic alone; use ppo, poca or sac")
+        Unread(f"reward_signals.{name}", APPO, "appo learns from extrinsic alone; use ppo, poca or sac", refused=True)
         for name in ("curiosity", "gail", "rnd")
     ),
     *(
@@ -96,7 +88,7 @@ OF_BEHAVIORS = (
         for key in ("goal_conditioning_type", "deterministic")
     ),
     Unread("reward_signals.extrinsic.network_settings", ALL, "the game's own reward needs no network"),
-    _refused("behavioral_cloning", APPO, "appo does not imitate; use ppo, poca or sac"),
+    Unread("behavioral_cloning", APPO, "appo does not imitate; use ppo, poca or sac", refused=True),
     Unread("threaded", ALL, "palus uses all threads anyway"),
 )  # fmt: skip
 """Keys below behaviors.NAME."""
@@ -120,7 +112,9 @@ OF_RUNS = (
     Unread("checkpoint_settings.train_model", ALL, "every run trains"),
     Unread("palus.league.runs", ALL, "`palus train` trains one run, `palus league` all of these"),
     Unread("debug", ALL, "what a run logs is always the same", games=_NOT_STARTED),
-    _refused("palus.env", ALL, "env_settings.env_path names a game too; remove one of the two", games=UNITY),
+    Unread(
+        "palus.env", ALL, "env_settings.env_path names a game too; remove one of the two", refused=True, games=UNITY
+    ),
     Unread("palus.env_options", ALL, _NO_UNITY, games=UNITY),
     Unread("palus.num_matches", ALL, f"{_NO_UNITY}; use env_settings.num_envs", games=_TALKING),
     Unread("palus.sampling", ALL, f"{_NO_UNITY}; use env_settings.num_envs", games=_TALKING),
@@ -145,14 +139,10 @@ def unread(run: RunFile, games: frozenset[str], *, refused: bool) -> Iterator[tu
     for name, behavior in run.behaviors.items():
         for entry in OF_BEHAVIORS:
             if entry.refused == refused and behavior.trainer_type in entry.trainers:
-                yield from ((f"behaviors.{name}.{entry.key}", value, entry.why) for value in _against(entry, behavior))
+                path = f"behaviors.{name}.{entry.key}"
+                yield from ((path, value, entry.why) for value in written(behavior, entry.key))
     settings = list(run.behaviors.values()) or [own for own in [run.default_settings] if own is not None]
     trainers = {behavior.trainer_type for behavior in settings}
     for entry in OF_RUNS:
         if games <= entry.games and entry.refused == refused and trainers and trainers <= entry.trainers:
-            yield from ((entry.key, value, entry.why) for value in _against(entry, run))
-
-
-def _against(entry: Unread, section: Section) -> Iterator[object]:
-    """The value that a section has written to a key, where it is not harmless."""
-    return (value for value in written(section, entry.key) if value not in entry.harmless)
+            yield from ((entry.key, value, entry.why) for value in written(run, entry.key))
