@@ -59,12 +59,7 @@ class Training:
     def ask(self) -> None:
         """Let it end its iteration, save and end; at once where it has not begun yet."""
         if self._process.is_alive():
-            os.kill(self.pid, signal.SIGTERM)
-
-    def stop(self) -> None:
-        """The same, and wait for that."""
-        self.ask()
-        self._process.join()
+            self._process.terminate()
 
     def kill(self) -> None:
         """End it at once."""
@@ -100,7 +95,8 @@ def training(run: RunFile, log: Path, *, resume: bool, trust: Trust, berth: Bert
     try:
         yield own
     except Exception:
-        own.stop()
+        own.ask()
+        process.join()
         raise
     finally:
         own.kill()
