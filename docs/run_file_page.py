@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from palus.config import schema
-from palus.config.run_file import json_schema
+from palus.config.run_file import RunFile
 from palus.config.source import preset_names, read_source
 from palus.config.trainer import TRAINERS
 from palus.config.unread import ALL, BUILT_IN, EVERY_GAME, OF_BEHAVIORS, OF_RUNS
@@ -134,7 +134,7 @@ COLUMNS = {
 
 def render() -> str:
     """The page."""
-    whole = json_schema()
+    whole = RunFile.model_json_schema()
     models: dict[str, Schema] = {"RunFile": whole} | whole["$defs"]
     models["PpoBehavior"]["properties"]["trainer_type"]["enum"] = list(TRAINERS)
     parts = [INTRO, _presets()]

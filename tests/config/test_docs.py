@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from palus.config import json_schema
+from palus.config import RunFile
 from run_file_page import COLUMNS, SECTIONS, render
 
 PAGE = Path(__file__).parents[2] / "docs" / "run-file.md"
@@ -17,12 +17,12 @@ def test_the_committed_page_is_up_to_date() -> None:
 
 def test_every_section_is_on_the_page() -> None:
     listed = {*SECTIONS, "PocaBehavior", "SacBehavior"}.union(*(columns.values() for columns in COLUMNS.values()))
-    missing = {name for name in json_schema()["$defs"] if not name.endswith("Sampler")} - listed
+    missing = {name for name in RunFile.model_json_schema()["$defs"] if not name.endswith("Sampler")} - listed
     assert missing == set()
 
 
 def test_every_key_has_a_type_limits_and_a_description_in_the_schema() -> None:
-    definitions = json_schema()["$defs"]
+    definitions = RunFile.model_json_schema()["$defs"]
     bare = [
         f"{model}.{key}"
         for model, schema in definitions.items()

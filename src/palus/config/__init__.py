@@ -2,7 +2,7 @@
 
 from palus.config.advice import notes, unsupported
 from palus.config.load import dump_run, load_run
-from palus.config.run_file import RunFile, json_schema
+from palus.config.run_file import RunFile
 from palus.config.source import preset_names
 from palus.config.trainer import AppoBehavior, Behavior
 
@@ -11,7 +11,6 @@ __all__ = [
     "Behavior",
     "RunFile",
     "dump_run",
-    "json_schema",
     "load_run",
     "notes",
     "preset_names",

@@ -199,8 +199,3 @@ def _with_seed(lesson: Lesson, numbers: Iterator[int]) -> Lesson:
         return lesson
     seeded = lesson.value.model_copy(update={"sampler_parameters": own.model_copy(update={"seed": next(numbers)})})
     return lesson.model_copy(update={"value": seeded})
-
-
-def json_schema() -> dict[str, Any]:
-    """JSON Schema of a run file, for editors."""
-    return RunFile.model_json_schema()
