@@ -102,7 +102,7 @@ def test_what_a_learner_did_long_ago_fades_into_what_nobody_knows() -> None:
     payoffs.add(*ids, 0.0)
     assert payoffs.expected(*ids) == 2.0 / 3.5
     assert payoffs.expected(*ids[::-1]) == 1.5 / 3.5
-    assert payoffs.share(*ids) == 0.75
+    assert payoffs.cells[ids] == (3.0, 4)
     payoffs.add(FROZEN, FROZEN + 1, 1.0)
     assert payoffs.expected(FROZEN, FROZEN + 1) == 1.0  # who never changes is what all its matches say
     again = PayoffTable()

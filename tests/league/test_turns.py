@@ -203,7 +203,7 @@ def test_policies_in_training_of_two_behaviors_rate_each_other() -> None:
     assert seats == (Seat(0, True), Seat(0, True), Seat(1, False))
     made.rate([FinishedMatch(0, (1.0, 0.0), seats)])
     assert made.elo[0] - 1200 == pytest.approx(1200 - made.elo[1]) and made.elo[0] > 1200.9
-    assert made.payoffs.share(0, 1) == 1.0
+    assert made.payoffs.cells[0, 1] == (1.0, 1)
 
 
 @pytest.mark.parametrize("options", [{"counting": "reference"}, {"learn": "all_teams"}])

@@ -420,11 +420,6 @@ class League:
         """Policy id -> rating, of learners with a past."""
         return {policy: pool.elo for policy, pool in self.pools.items()}
 
-    @property
-    def member_elo(self) -> dict[int, float]:
-        """Policy id -> rating, of members."""
-        return {policy: guest.elo for policy, guest in self._guests.items()}
-
     def state_dict(self) -> dict[str, Any]:
         """Everything but the snapshot files."""
         with self._lock:
@@ -437,7 +432,7 @@ class League:
                 "members": [[m.name, m.behavior] for m in self.house],
                 "visitors": [asdict(visitor) for visitor in self.visitors],
                 "leaving": [asdict(visitor) for visitor in self._leaving],
-                "member_elo": list(self.member_elo.items()),
+                "member_elo": [(policy, guest.elo) for policy, guest in self._guests.items()],
                 "examined": list(self._examined.items()),
                 "turns": self.turns.state_dict(),
                 "snapshot_count": self.snapshot_count,

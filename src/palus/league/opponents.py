@@ -57,11 +57,6 @@ class PayoffTable:
             if donor in (a, b):
                 self.form[learner if a == donor else a, learner if b == donor else b] = told
 
-    def share(self, policy: int, opponent: int) -> float | None:
-        """Mean points of the policy against the opponent; None before they have met."""
-        total, matches = self.cells.get((policy, opponent), (0.0, 0))
-        return total / matches if matches else None
-
     def expected(self, policy: int, opponent: int) -> float:
         """The points to expect: of late where one of the two learns, pulled to 1/2 by one imaginary match; else the
         mean; 1/2 before they have met. So who has not been met for long is worth another look."""
