@@ -56,8 +56,9 @@ def test_evaluation_takes_a_twentieth_of_the_time_by_a_counted_clock(monkeypatch
         return ()
 
     monkeypatch.setattr(baselines, "play_pairs", play)
+    monkeypatch.setattr(baselines.time, "perf_counter", clock)
     run = load_run("debug", ["palus.baseline_interval=1000", "palus.baselines=[random]"])
-    made = Baselines(run, envs.make("SoccerTwos", 1).spec, {"SoccerTwos": Silent()}, clock)  # type: ignore[dict-item]
+    made = Baselines(run, envs.make("SoccerTwos", 1).spec, {"SoccerTwos": Silent()})  # type: ignore[dict-item]
     shares = []
     for step in range(100, 400_000, 100):
         clock.now += 1.0
@@ -65,7 +66,7 @@ def test_evaluation_takes_a_twentieth_of_the_time_by_a_counted_clock(monkeypatch
             shares.append(30.0 * len(played) / clock.now)
     assert 5 <= len(played) < 400 and all(share <= 0.05 for share in shares[1:])
     assert 30.0 * len(played) / clock.now > 0.04  # and hardly less than it may
-    again = Baselines(run, envs.make("SoccerTwos", 1).spec, {"SoccerTwos": Silent()}, clock)  # type: ignore[dict-item]
+    again = Baselines(run, envs.make("SoccerTwos", 1).spec, {"SoccerTwos": Silent()})  # type: ignore[dict-item]
     again.load_state_dict(made.state_dict())
     assert again.state_dict() == made.state_dict()
     assert not again.evaluate_if_due(10**9, clock.now)  # what was spent before counts on

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -46,18 +46,12 @@ class ActingPolicy:
 class Baselines:
     """Plays the policies in training against fixed opponents every `palus.baseline_interval` trainer steps.
 
-    networks: who plays each behavior of the game. clock: seconds, from any start.
+    networks: who plays each behavior of the game.
     Raises ModelError at the start when a baseline does not exist or cannot play this game.
     """
 
-    def __init__(
-        self,
-        run: RunFile,
-        env_spec: GameSpec,
-        networks: Mapping[str, Network],
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        self.settings, self.env_id, self.clock = run.palus, env_spec.env_id, clock
+    def __init__(self, run: RunFile, env_spec: GameSpec, networks: Mapping[str, Network]) -> None:
+        self.settings, self.env_id = run.palus, env_spec.env_id
         self.opponents = [load_player(name, env_spec) for name in baselines_of(run)]
         self.send(networks)
         self.latest: dict[str, float] = {}
@@ -83,13 +77,13 @@ class Baselines:
         """Opponent -> result over `baseline_pairs` mirrored pairs; once per step."""
         if step == self._evaluated_at:
             return {}
-        self._evaluated_at, begun, pairs = step, self.clock(), self.settings.baseline_pairs
+        self._evaluated_at, begun, pairs = step, time.perf_counter(), self.settings.baseline_pairs
         found = {
             opponent.name: summarize(play_pairs(self.player, opponent, pairs, seed=step, env_id=self.env_id))
             for opponent in self.opponents
         }
         self.latest |= {name: result.score for name, result in found.items()}
-        self._last = self.clock() - begun if self.opponents else 0.0
+        self._last = time.perf_counter() - begun if self.opponents else 0.0
         self._spent += self._last
         return found
 
