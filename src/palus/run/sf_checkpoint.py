@@ -37,7 +37,7 @@ class SfAgent:
     """An agent out of an experiment.
 
     env_id: as palus calls it, the same name for Doom. env_options: of the game's factory, as it was trained.
-    arrays: state dict. steps: engine frames it was trained for. metric: best score so far in training, None unknown.
+    arrays: state dict. steps: engine frames it was trained for.
     """
 
     env_id: str
@@ -45,7 +45,6 @@ class SfAgent:
     settings: AppoNetworkSettings
     arrays: Mapping[str, AnyArray]
     steps: int
-    metric: float | None
 
 
 def is_sf_experiment(folder: Path) -> bool:
@@ -66,7 +65,6 @@ def read_sf_agent(folder: Path, kind: Literal["latest", "best"] = "latest", poli
         raise CheckpointError(f"{path}: holds no `model`; expected a checkpoint of Sample Factory 2")
     tensors = {str(name): value for name, value in content["model"].items() if isinstance(value, torch.Tensor)}
     arrays = {_our_name(name): array_of(tensor, path) for name, tensor in tensors.items()}
-    best = content.get("best_performance")
     try:
         return SfAgent(
             env_id=str(configuration["env"]),
@@ -74,7 +72,6 @@ def read_sf_agent(folder: Path, kind: Literal["latest", "best"] = "latest", poli
             settings=_settings(configuration, folder),
             arrays=arrays,
             steps=int(content.get("env_steps") or 0),
-            metric=float(best) if isinstance(best, int | float) and best > -1e8 else None,
         )
     except (TypeError, ValueError, OverflowError) as error:
         reason = " ".join(str(error).split())
