@@ -78,10 +78,9 @@ def plain(folder: Path, preset: str, seconds: float) -> float:
         for name, run in plan.runs.items():
             results = plan.folder(name)
             results.mkdir(parents=True)
-            alone = run.checkpoint_settings.model_copy(update={"results_dir": str(results)})
-            run = run.model_copy(update={"checkpoint_settings": alone})
+            run = run.changed(checkpoint_settings={"results_dir": str(results)})
             runs.append(beside.enter_context(training(run, plan.log(name), resume=False, trust=NOBODY)))
-            folders.append(results / alone.run_id)
+            folders.append(results / run.checkpoint_settings.run_id)
         return rate(folders, [run.pid for run in runs], seconds)
 
 

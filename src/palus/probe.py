@@ -211,9 +211,9 @@ def response_run(run: RunFile, spec: GameSpec, behavior: str, rival: Rival, budg
         limit = (budget.steps or own.max_steps) if name == responding else 0
         play = own.self_play or SelfPlay()
         save = min(play.save_steps, max(1, limit // CURVE_POINTS))
-        play = play.model_copy(update={"save_steps": save, "team_change": save, "window": NEWEST})
+        play = play.changed(save_steps=save, team_change=save, window=NEWEST)
         lone = {"population": None} if hasattr(own, "population") else {}
-        behaviors[name] = own.model_copy(update={"max_steps": limit, "self_play": play, "init_path": None, **lone})
+        behaviors[name] = own.changed(max_steps=limit, self_play=play, init_path=None, **lone)
     league = LeagueSettings(opponents="members", members=(rival.word,), landmarks=SNAPSHOTS)
     watched = len(spec.behaviors) == 1
     palus = {
@@ -223,14 +223,11 @@ def response_run(run: RunFile, spec: GameSpec, behavior: str, rival: Rival, budg
         "baseline_interval": behaviors[responding].summary_freq if watched else 0,
     }
     parameters = {name: _followed(p, responding) for name, p in (run.environment_parameters or {}).items()}
-    fresh = {"initialize_from": None, "inference": False}
-    return run.model_copy(
-        update={
-            "behaviors": behaviors,
-            "checkpoint_settings": run.checkpoint_settings.model_copy(update=fresh),
-            "environment_parameters": parameters or None,
-            "palus": run.palus.model_copy(update=palus),
-        }
+    return run.changed(
+        behaviors=behaviors,
+        checkpoint_settings={"initialize_from": None, "inference": False},
+        environment_parameters=parameters or None,
+        palus=palus,
     )
 
 
@@ -239,12 +236,10 @@ def _followed(parameter: EnvironmentParameter, behavior: str) -> EnvironmentPara
     if not isinstance(parameter, Curriculum):
         return parameter
     lessons = tuple(
-        lesson.model_copy(update={"completion_criteria": criteria.model_copy(update={"behavior": behavior})})
-        if (criteria := lesson.completion_criteria)
-        else lesson
+        lesson.changed(completion_criteria={"behavior": behavior}) if lesson.completion_criteria else lesson
         for lesson in parameter.curriculum
     )
-    return parameter.model_copy(update={"curriculum": lessons})
+    return parameter.changed(curriculum=lessons)
 
 
 def _behavior_of(rival: Rival, spec: GameSpec, wanted: str | None) -> str:

@@ -251,5 +251,13 @@ def test_run_files_are_immutable() -> None:
         load_run("debug").palus.threads = 2  # type: ignore[misc]
 
 
+def test_a_map_changes_values_of_a_section_and_leaves_its_others() -> None:
+    run = load_run("debug", ["env_settings.num_envs=2", "env_settings.seed=5"])
+    other = run.changed(env_settings={"seed": 7}, palus={"env_options": {"length": 3}, "league": {"landmarks": 1}})
+    assert (other.env_settings.seed, other.env_settings.num_envs, run.env_settings.seed) == (7, 2, 5)
+    assert (other.palus.league.landmarks, other.palus.env_options) == (1, {"length": 3})
+    assert other.palus.league.opponents == run.palus.league.opponents and other.behaviors == run.behaviors
+
+
 def test_preset_names_are_the_shipped_files() -> None:
     assert {"debug", "soccertwos", "soccertwos-ppo"} <= set(preset_names())

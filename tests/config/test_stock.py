@@ -126,7 +126,7 @@ def test_literals() -> None:
 @pytest.mark.parametrize("name", NEW)
 def test_nothing_of_a_stock_file_is_refused(name: str) -> None:
     run = loaded(NEW[name])
-    unity = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"env_path": EDITOR})})
+    unity = run.changed(env_settings={"env_path": EDITOR})
     assert unsupported(unity) == []
 
 

@@ -22,8 +22,7 @@ RUN = ["palus.env=DuelToy", "palus.num_matches=8", "palus.matmul=highest", "palu
 def go_on(folder: str, *overrides: str) -> None:
     """Train on from where the run was killed, in a process of its own."""
     run = load_run("debug", [*RUN, *overrides, f"behaviors={json.dumps({'DuelToy': SETTINGS})}"])
-    settings = run.checkpoint_settings.model_copy(update={"results_dir": folder})
-    run = run.model_copy(update={"checkpoint_settings": settings})
+    run = run.changed(checkpoint_settings={"results_dir": folder})
     try:
         train(run, resume=True)
     except CheckpointError as error:

@@ -149,7 +149,7 @@ def _run_file(file: str | None, given: dict[str, Any]) -> RunFile:
     if run.env_id is None and not run.talks:
         if run.env_settings.num_envs > 1:
             raise ConfigError([f"env_settings.num_envs {run.env_settings.num_envs}: there is one Editor; give --env"])
-        run = run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"env_path": EDITOR})})
+        run = run.changed(env_settings={"env_path": EDITOR})
     named = [run.env_settings.env_path] if run.env_settings.env_path is not None else []
     if faults := obstacles(run, Trust.of([], programs=named)):  # as ML-Agents: the file may name the game
         raise ConfigError(faults)
@@ -159,18 +159,14 @@ def _run_file(file: str | None, given: dict[str, Any]) -> RunFile:
             _log("WARNING", f"The run is resumed; initialize_from {settings.initialize_from} is ignored.")
         else:
             _log("WARNING", "The file's resume is ignored; --initialize-from stands above it.")
-            run = run.model_copy(update={"checkpoint_settings": settings.model_copy(update={"resume": False})})
+            run = run.changed(checkpoint_settings={"resume": False})
     return run
 
 
 def _deterministic(run: RunFile) -> RunFile:
     """The run with `--deterministic` for every declared behavior."""
-
-    def certain(behavior: Any) -> Any:
-        network = behavior.network_settings.model_copy(update={"deterministic": True})
-        return behavior.model_copy(update={"network_settings": network})
-
-    return run.model_copy(update={"behaviors": {name: certain(own) for name, own in run.behaviors.items()}})
+    certain = {name: own.changed(network_settings={"deterministic": True}) for name, own in run.behaviors.items()}
+    return run.changed(behaviors=certain)
 
 
 def _train(run: RunFile, given: dict[str, Any]) -> int:

@@ -80,11 +80,10 @@ def probe(
         refresh_onnx(path)
     run = _run_file(model, config, game)
     name = run_id or f"probe-{path.resolve().name if path.is_dir() else path.stem}"
-    settings = run.checkpoint_settings.model_copy(
-        update={"run_id": name, "results_dir": results_dir, "resume": False, "force": False}
+    run = run.changed(
+        checkpoint_settings={"run_id": name, "results_dir": results_dir, "resume": False, "force": False},
+        env_settings={} if seed is None else {"seed": seed},
     )
-    env = run.env_settings if seed is None else run.env_settings.model_copy(update={"seed": seed})
-    run = run.model_copy(update={"checkpoint_settings": settings, "env_settings": env})
     with Terminal(stderr=True).status("Loading PyTorch and starting the games (kernels compile once per version) ..."):
         from palus.probe import Budget, respond
         from palus.run.session import interruptible

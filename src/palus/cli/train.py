@@ -129,7 +129,7 @@ def _placed(run: RunFile) -> RunFile:
     """The run in the Editor where its behaviors are of no game that is named, which only the start needs."""
     if run.env_id is not None or run.talks or not run.behaviors:
         return run
-    return run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"env_path": EDITOR})})
+    return run.changed(env_settings={"env_path": EDITOR})
 
 
 def folder_of(run: RunFile) -> Path:

@@ -186,7 +186,7 @@ class RunFile(Section):
         if self.default_settings is None:
             return self
         missing = {name: self.default_settings for name in behaviors if name and name not in self.behaviors}
-        return self.model_copy(update={"behaviors": self.behaviors | missing})
+        return self.changed(behaviors=self.behaviors | missing)
 
 
 def _with_seed(lesson: Lesson, numbers: Iterator[int]) -> Lesson:
@@ -194,8 +194,6 @@ def _with_seed(lesson: Lesson, numbers: Iterator[int]) -> Lesson:
     if isinstance(lesson.value, int | float):
         next(numbers)
         return lesson
-    own = lesson.value.sampler_parameters
-    if own.seed != -1:
+    if lesson.value.sampler_parameters.seed != -1:
         return lesson
-    seeded = lesson.value.model_copy(update={"sampler_parameters": own.model_copy(update={"seed": next(numbers)})})
-    return lesson.model_copy(update={"value": seeded})
+    return lesson.changed(value={"sampler_parameters": {"seed": next(numbers)}})

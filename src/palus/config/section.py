@@ -6,7 +6,7 @@ the types here. What they refuse on top: `true` where a number belongs, fraction
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
@@ -28,6 +28,13 @@ class Section(BaseModel):
         for key, default in defaults.items():
             cls.model_fields[key].default, cls.model_fields[key].default_factory = default, None
         cls.model_rebuild(force=bool(defaults))
+
+    def changed(self, **values: Any) -> Self:
+        """A copy with other values; a map in the place of a section holds other values of that section."""
+        for key, value in values.items():
+            if isinstance(own := getattr(self, key), Section) and isinstance(value, dict):
+                values[key] = own.changed(**value)
+        return self.model_copy(update=values)
 
 
 def _no_bool(value: object) -> object:

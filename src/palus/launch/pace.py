@@ -26,11 +26,11 @@ def scratch(run: RunFile, folder: str) -> RunFile:
     """The same run in a folder that is thrown away, without test matches; every learner learns from its first step."""
     behaviors = {name: _at_once(behavior) for name, behavior in run.behaviors.items()}
     others = None if run.default_settings is None else _at_once(run.default_settings)
-    elsewhere = {"results_dir": folder, "resume": False, "initialize_from": None}
-    settings = run.checkpoint_settings.model_copy(update=elsewhere)
-    short = run.palus.model_copy(update={"baseline_interval": 0})
-    return run.model_copy(
-        update={"behaviors": behaviors, "default_settings": others, "checkpoint_settings": settings, "palus": short}
+    return run.changed(
+        behaviors=behaviors,
+        default_settings=others,
+        checkpoint_settings={"results_dir": folder, "resume": False, "initialize_from": None},
+        palus={"baseline_interval": 0},
     )
 
 
@@ -47,9 +47,8 @@ def trial(run: RunFile, trust: Trust, ranks: Ranks = ALONE) -> Iterator[Run]:
 
 def _at_once(behavior: AnyBehavior) -> AnyBehavior:
     """Settings by which a learner does not wait for data."""
-    h = behavior.hyperparameters
-    at_once = h.model_copy(update={"buffer_init_steps": 0}) if isinstance(h, SacHyperparameters) else h
-    return behavior.model_copy(update={"hyperparameters": at_once})
+    waits = isinstance(behavior.hyperparameters, SacHyperparameters)
+    return behavior.changed(hyperparameters={"buffer_init_steps": 0}) if waits else behavior
 
 
 def fitting_share(steps_per_s: float, minutes: float, wanted: float) -> float:
@@ -76,9 +75,7 @@ def fitted(run: RunFile, minutes: float, trust: Trust = NOBODY) -> RunFile:
     share = fitting_share(rate, minutes, wanted)
     complete = run.completed(own)
     behaviors = {
-        name: behavior.model_copy(update={"max_steps": max(1, int(share * behavior.max_steps))})
+        name: behavior.changed(max_steps=max(1, int(share * behavior.max_steps)))
         for name, behavior in complete.behaviors.items()
     }
-    return complete.model_copy(
-        update={"behaviors": behaviors, "palus": run.palus.model_copy(update={"max_minutes": minutes})}
-    )
+    return complete.changed(behaviors=behaviors, palus={"max_minutes": minutes})

@@ -40,8 +40,8 @@ def with_initial_paths(run: RunFile) -> RunFile:
             raise CheckpointError(
                 f"behaviors.{name}.init_path {path}: no such file, or not a .pt; give a checkpoint.pt."
             )
-        behaviors[name] = behavior.model_copy(update={"init_path": str(path)})
-    return run.model_copy(update={"behaviors": behaviors})
+        behaviors[name] = behavior.changed(init_path=str(path))
+    return run.changed(behaviors=behaviors)
 
 
 def _checkpoint(source: Path, behavior: str) -> Path:

@@ -118,7 +118,7 @@ class Parts:
             self.folder.refuse_existing(force=force or run.talks)
         self.computing = computing = Computing.begin(run, place, saved, ranks)
         self.seed = seed = int(saved["seed"]) if saved is not None else run.env_settings.seed
-        self.run = run = _seeded(run, seed)
+        self.run = run = run.changed(env_settings={"seed": seed})
         self.maker, names = LearnerMaker(run.palus.trainers, seed, computing, trust, ranks), self.folder.behaviors
         self.populations = populations_of(run, self.spec, names, seed)
         self.trainees = self.maker.trainees(run, self.spec, self.folder, names, self.populations)
@@ -461,11 +461,7 @@ def _with_seed(run: RunFile, ranks: Ranks, resume: bool) -> RunFile:
         if resume and run.talks:  # others are started after the checkpoint is read, which may be large
             kept = [path for path in sorted(root.glob("*/checkpoint.pt")) if not is_ml_agents(path)]
         seed = int(read_checkpoint(kept[0])["seed"]) if kept else secrets.randbelow(SEEDS)
-    return _seeded(run, ranks.first(seed))
-
-
-def _seeded(run: RunFile, seed: int) -> RunFile:
-    return run.model_copy(update={"env_settings": run.env_settings.model_copy(update={"seed": seed})})
+    return run.changed(env_settings={"seed": ranks.first(seed)})
 
 
 def _say_nothing(level: str, text: str) -> None:

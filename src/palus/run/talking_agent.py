@@ -53,9 +53,8 @@ def evaluate_talking(
     if recorder is not None:
         raise EnvError(NO_PICTURES)
     with tempfile.TemporaryDirectory() as logs:
-        place = run.checkpoint_settings.model_copy(update={"results_dir": logs, "run_id": "enjoy"})
-        env = run.env_settings.model_copy(update={"seed": seed, "num_envs": 1})
-        run = run.model_copy(update={"checkpoint_settings": place, "env_settings": env})
+        place = {"results_dir": logs, "run_id": "enjoy"}
+        run = run.changed(checkpoint_settings=place, env_settings={"seed": seed, "num_envs": 1})
         with closing(TalkingSource(run, trust)) as source:
             return _play(source.games[0], spec, players, seed, episodes, max_frames, progress)
 
@@ -85,7 +84,7 @@ def open_talking(run: RunFile, folder: Path, kind: Kind, trust: Trust, env: str 
         )
     if path is None and env is not None:
         raise EnvError(f"--env {env}: {folder} was trained in {run.palus.env_options.get('factory')}; leave it out")
-    own = run.env_settings.model_copy(update={"env_path": env, "env_args": None, "base_port": 0})
+    own = run.changed(env_settings={"env_path": env, "env_args": None, "base_port": 0})
     files = find_policies(folder, kind)
     policies = {
         name: Network.acting(file.spec, file.settings, file.arrays, trust=trust) for name, file in files.items()
@@ -93,7 +92,7 @@ def open_talking(run: RunFile, folder: Path, kind: Kind, trust: Trust, env: str 
     env_id = Path(env).stem if env is not None else str(run.palus.env_options.get("factory")).rpartition(":")[2]
     spec = game_of(env_id, {name: file.spec for name, file in files.items()})
     steps = min(file.steps for file in files.values())
-    play = partial(evaluate_talking, run.model_copy(update={"env_settings": own}), spec, trust)
+    play = partial(evaluate_talking, own, spec, trust)
     return Playable(env_id, spec, policies, steps, kind, play)
 
 

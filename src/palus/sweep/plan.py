@@ -96,14 +96,12 @@ class Plan:
             palus["baseline_interval"] = 1 if self.minutes else max(1, steps // MARKS)
         own_seed = max(run.env_settings.seed, 0) + seed
         checkpoints = {"run_id": f"seed-{own_seed}", "results_dir": str(folder), "resume": False, "force": False}
-        return run.model_copy(
-            update={
-                "behaviors": behaviors,
-                "default_settings": later,
-                "palus": run.palus.model_copy(update=palus),
-                "env_settings": run.env_settings.model_copy(update={"seed": own_seed}),
-                "checkpoint_settings": run.checkpoint_settings.model_copy(update=checkpoints),
-            }
+        return run.changed(
+            behaviors=behaviors,
+            default_settings=later,
+            palus=palus,
+            env_settings={"seed": own_seed},
+            checkpoint_settings=checkpoints,
         )
 
     def present(self) -> dict[str, Any] | None:
@@ -130,7 +128,7 @@ class Plan:
 def _telling(behavior: AnyBehavior) -> AnyBehavior:
     """The settings with a summary for every mark."""
     often = min(behavior.summary_freq, max(1, behavior.max_steps // MARKS))
-    return behavior.model_copy(update={"summary_freq": often})
+    return behavior.changed(summary_freq=often)
 
 
 def make_plan(

@@ -285,7 +285,7 @@ class Worker:
                 resume = any(root.glob("*/checkpoint.pt"))
                 if resume and self.plan.minutes:
                     left = max(self.plan.minutes - max(line.get("seconds", 0.0) for line in lines) / 60, 0.01)
-                    run = run.model_copy(update={"palus": run.palus.model_copy(update={"max_minutes": left})})
+                    run = run.changed(palus={"max_minutes": left})
                 with training(run, root.with_suffix(".log"), resume=resume, trust=self.trust) as process:
                     while not process.wait(POLL_S):
                         if self.stopped():
