@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
@@ -15,7 +14,6 @@ from palus.errors import StorageError
 from palus.types import AnyArray
 
 if TYPE_CHECKING:
-    from av.container import OutputContainer
     from av.video.stream import VideoStream
 
 MIN_SIDE = 240
@@ -24,36 +22,30 @@ QUALITY = {"crf": "28", "preset": "veryfast"}
 
 
 class VideoEncoder:
-    """Writes one video into an open file, which its caller closes; complete when the encoder is left.
+    """Writes one video into an open file, which its caller closes; complete when the encoder is closed.
 
     fps: pictures per second. max_bytes_per_s: the video is made coarser rather than larger, whatever it shows.
-    Raises StorageError on entering when av is not installed.
+    Raises StorageError when av is not installed.
     """
 
     def __init__(self, file: BinaryIO, fps: float, max_bytes_per_s: int | None = None) -> None:
         self.fps = fps
         self.frames = 0
-        self._file = file
         self._options: Mapping[str, str] = QUALITY
         if max_bytes_per_s is not None:
             bits = 8 * max_bytes_per_s
             self._options = {**QUALITY, "maxrate": str(bits), "bufsize": str(2 * bits)}
-        self._container: OutputContainer | None = None
-        self._stream: VideoStream | None = None
-
-    def __enter__(self) -> VideoEncoder:
         try:
             import av
         except ImportError as error:
             raise StorageError(
                 "writing videos takes the package av; install palus[video], or leave the video out"
             ) from error
-        self._container = av.open(self._file, "w", format="mp4")
-        return self
+        self._container = av.open(file, "w", format="mp4")
+        self._stream: VideoStream | None = None
 
     def write(self, picture: AnyArray) -> None:
         """Append a picture, [height, width, 3] uint8, all of the first one's size."""
-        assert self._container is not None, "enter the encoder first"
         import av
 
         even = _even(picture)
@@ -65,10 +57,8 @@ class VideoEncoder:
         self._container.mux(self._stream.encode(av.VideoFrame.from_ndarray(even, format="rgb24")))
         self.frames += 1
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._container is not None
+    def close(self) -> None:
+        """Write the rest of the video."""
         if self._stream is not None:
             self._container.mux(self._stream.encode())
         self._container.close()
@@ -94,7 +84,7 @@ def video_file(path: Path, fps: float, max_frames: int | None = None) -> Iterato
     except OSError as error:
         raise StorageError(f"{path}: cannot be written ({error.strerror}); choose another place") from error
     try:
-        with file, VideoEncoder(file, fps) as encoder:
+        with file, closing(VideoEncoder(file, fps)) as encoder:
 
             def write(picture: AnyArray) -> None:
                 if max_frames is None or encoder.frames < max_frames:

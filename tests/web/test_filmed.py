@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def video() -> bytes:
     """Two seconds of rising grey."""
     pytest.importorskip("av", reason="the extra `video` is not installed")
     file = io.BytesIO()
-    with VideoEncoder(file, 17.5) as encoder:
+    with closing(VideoEncoder(file, 17.5)) as encoder:
         for k in range(35):
             encoder.write(np.full((120, 320, 3), 60 + 4 * k, np.uint8))
     return file.getvalue()

@@ -84,9 +84,8 @@ def _filmed(files: Sequence[io.BytesIO], spec: GameSpec, length_s: float) -> Ite
         def write(number: int, picture: AnyArray) -> None:
             if number not in encoders:
                 size = int(VIDEO_BYTES / length_s)
-                encoders[number] = stack.enter_context(
-                    VideoEncoder(files[number], spec.fps / spec.frameskip, max_bytes_per_s=size)
-                )
+                encoder = VideoEncoder(files[number], spec.fps / spec.frameskip, max_bytes_per_s=size)
+                encoders[number] = stack.enter_context(contextlib.closing(encoder))
             encoders[number].write(picture)
 
         yield Film(write)
