@@ -76,7 +76,7 @@ class Book:
             points = dict(zip(self.league.spec.sides, match.points, strict=False))
             players: dict[frozenset[int], list[float]] = {}
             for side, policies in policies_of(match, self.league.spec).items():
-                players.setdefault(frozenset(map(self._person, policies)), []).append(points.get(side, 0.0))
+                players.setdefault(frozenset(map(self.league.person, policies)), []).append(points.get(side, 0.0))
             self._note_opponents(players)
             everybody = [policy for player in players for policy in player]
             if not match.points or len(players) < 2 or len(set(everybody)) < len(everybody):
@@ -90,11 +90,6 @@ class Book:
             before = [[self._skills.get(policy, Skill()) for policy in team] for team in teams]
             for team, skills in zip(teams, rated(before, [of_player for _, of_player in results]), strict=True):
                 self._skills.update(zip(team, skills, strict=True))
-
-    def _person(self, policy: int) -> int:
-        """The learner for a snapshot that stands for its present."""
-        snapshot = self.league.snapshots.get(policy - FROZEN)
-        return snapshot.parent if snapshot is not None and snapshot.present else policy
 
     def _note_opponents(self, players: Mapping[frozenset[int], Sequence[float]]) -> None:
         """Count whom the learners of each behavior met."""

@@ -85,9 +85,7 @@ class Exchange:
         names = {m.policy: f"={m.name}" if m.learner is None else m.name for m in league.members}
 
         def name(policy: int) -> str:
-            snapshot = league.snapshots.get(policy - FROZEN)
-            if snapshot is not None and snapshot.present:
-                policy = snapshot.parent
+            policy = league.person(policy)
             return learner_name(self.run, policy) if policy < FROZEN else f"{self.run}/{policy - FROZEN}"
 
         for match in matches:

@@ -276,12 +276,13 @@ class League:
 
     def _rated(self, policy: int) -> Pool | Snapshot | None:
         """Whose rating a policy's matches move."""
-        if policy in self._guests:
-            return self._guests[policy]
+        person = self.person(policy)
+        return self._guests.get(policy) or self.snapshots.get(person - FROZEN) or self.pools.get(person)
+
+    def person(self, policy: int) -> int:
+        """The learner for a snapshot that stands for its present, else the policy itself."""
         snapshot = self.snapshots.get(policy - FROZEN)
-        if snapshot is not None and not snapshot.present:
-            return snapshot
-        return self.pools.get(policy if snapshot is None else snapshot.parent)
+        return snapshot.parent if snapshot is not None and snapshot.present else policy
 
     # -- counters -------------------------------------------------------------------------------------------------
 
