@@ -166,6 +166,7 @@ def test_what_is_due_in_a_rollout_has_the_weights_that_played_it_where_steps_are
 ) -> None:
     parts = Run(penalties(tmp_path, "behaviors.Striker.self_play.save_steps=70", league={"counting": counting}))
     parts.iterate()  # 120 steps, and what is learned from them
-    first, second = (parts.saving.load_snapshot(FROZEN + k).weights.master for k in parts.league.pools[0].window)
+    snapshots = [parts.saving.load_policy(parts.saving.find(k)) for k in parts.league.pools[0].window]
+    first, second = (snapshot.weights.master for snapshot in snapshots)
     assert bool((first == second).all()) == as_at_first
     parts.close()

@@ -55,7 +55,7 @@ def policies(run: Run) -> dict[int, F64]:
     """Snapshot, by policy id -> its mixture of strategies, in the order of time."""
     found = {}
     for snapshot in run.league.pools[0].window:
-        network = run.saving.load_snapshot(FROZEN + snapshot)
+        network = run.saving.load_policy(run.saving.find(snapshot))
         logits = network.act({"obs_0": torch.ones(1, 1)}, torch.zeros(1, network.state_size))[0][0]
         found[FROZEN + snapshot] = torch.softmax(logits.double(), 0).numpy()
     return found

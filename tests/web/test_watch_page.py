@@ -23,7 +23,6 @@ from palus.arena.referee.replay import read_replay
 from palus.cli.live import check_run
 from palus.errors import CheckpointError
 from palus.export.policy_file import PolicyFile, write_policy
-from palus.league.league import snapshot_path
 from palus.nn.network import Network
 from palus.progress import PROGRESS, ProgressWriter
 from palus.types import FROZEN
@@ -166,7 +165,7 @@ def client(tmp_path: Path) -> TestClient:
     settings = load_run("debug").behaviors["SoccerTwos"].network_settings
     network = Network(spec.behaviors[0], settings, torch.Generator().manual_seed(0))
     for number in (0, 4):
-        path = snapshot_path(first / "SoccerTwos" / "snapshots", number)
+        path = first / "SoccerTwos" / "snapshots" / f"snapshot-{number:05d}.npz"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_policy(path, PolicyFile.of(network, spec, "SoccerTwos", 100 * number))
     return TestClient(make_watch_app([first, second]))

@@ -15,7 +15,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -471,8 +470,3 @@ _OF_POOLS = ("elo", "versions", "window", "landmarks", "last_save", "last_swap",
 
 OF_SLOTS = ("drawn", "begun")
 """What of a league's state differs between ranks: whom the slots of their matches met."""
-
-
-def snapshot_path(folder: Path, snapshot_id: int) -> Path:
-    """Where a run keeps that snapshot."""
-    return folder / f"snapshot-{snapshot_id:05d}.npz"

@@ -21,7 +21,6 @@ from palus.files import write_text
 from palus.league.book import Book
 from palus.league.exchange import Berth, Exchange, visitor_path
 from palus.league.league import OF_SLOTS, League
-from palus.league.pools import Snapshot
 from palus.league.population import shaping_of, with_numbers
 from palus.learn.ranks import ALONE, Ranks
 from palus.nn.network import Network
@@ -78,7 +77,7 @@ class Parts:
         self._scratch = None if ranks.rank == 0 else tempfile.TemporaryDirectory(prefix="palus-rank-")
         self.exchange = None if berth is None else Exchange(berth)
         self._told: Mapping[str, Any] | None = None  # what the run told a league that it trains apart from now
-        log = log if ranks.rank == 0 else _say_nothing
+        log = log if ranks.rank == 0 else lambda level, text: None
         run = _with_seed(run, ranks, resume)  # before the source, which may start games with it
         self.source = make_source(run, trust, Terminal(stderr=True).print if log is None else partial(log, "INFO"))
         try:
@@ -275,24 +274,20 @@ class Parts:
     def _publish(self, snapshots: Sequence[int]) -> None:
         """Have new snapshots at hand, and enter them into the book."""
         for snapshot in snapshots:
-            self.collector.policies.publish(FROZEN + snapshot, self.saving.load_snapshot(FROZEN + snapshot))
+            self.collector.policies.publish(FROZEN + snapshot, self.saving.load_policy(self.saving.find(snapshot)))
         self._follow()
 
     def _follow(self) -> None:
         """Enter what the league has taken into the book, and tell of it."""
         self.book.follow()
         if self.exchange is not None:
-            self.exchange.follow(self.league, self._snapshot_path)
-
-    def _snapshot_path(self, snapshot: Snapshot, number: int) -> Path:
-        return self.saving.path(self.trainees[snapshot.parent], number)
+            self.exchange.follow(self.league, lambda own, number: self.saving.path(self.trainees[own.parent], number))
 
     def _load_policy(self, policy: int) -> Network:
         """A frozen policy from its file. Raises CheckpointError when that is gone."""
         visitor = next((member for member in self.league.members if member.policy == policy), None)
-        if visitor is None:
-            return self.saving.load_snapshot(policy)
-        return self.saving.load_policy(visitor_path(self.folder.root, visitor.name))
+        found = self.saving.find(policy - FROZEN) if visitor is None else visitor_path(self.folder.root, visitor.name)
+        return self.saving.load_policy(found)
 
     def _exchange(self) -> None:
         """Tell the league what the checkpoint holds, and learn who else is there; while its storage is away, later."""
@@ -462,7 +457,3 @@ def _with_seed(run: RunFile, ranks: Ranks, resume: bool) -> RunFile:
             kept = [path for path in sorted(root.glob("*/checkpoint.pt")) if not is_ml_agents(path)]
         seed = int(read_checkpoint(kept[0])["seed"]) if kept else secrets.randbelow(SEEDS)
     return run.changed(env_settings={"seed": ranks.first(seed)})
-
-
-def _say_nothing(level: str, text: str) -> None:
-    """Of ranks other than 0."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -14,12 +15,11 @@ from palus.files import write_bytes, write_text
 from palus.hub.model_card import refresh_card
 from palus.league.book import FILE, Book
 from palus.league.exchange import visitor_path
-from palus.league.league import League, snapshot_path
+from palus.league.league import League
 from palus.league.pools import Contender
 from palus.league.records import Publication
 from palus.nn.graph import game_facts
 from palus.nn.network import Network
-from palus.rollout.rollout import FROZEN
 from palus.run.folder import RunFolder
 from palus.run.report import Report
 from palus.run.trainee import Trainee
@@ -40,16 +40,12 @@ class Saving:
 
     def path(self, trainee: Trainee, snapshot: int) -> Path:
         """Where a snapshot of a learner lies."""
-        return snapshot_path(self.folder.of(trainee.name) / "snapshots", snapshot)
+        return self.folder.of(trainee.name) / "snapshots" / f"snapshot-{snapshot:05d}.npz"
 
     def save_snapshot(self, contender: Contender, snapshot: int) -> None:
         """Write a learner's present weights under the id of a snapshot. Raises StorageError."""
         trainee = self.trainees[contender.policy]
         write_policy(self.folder.own(self.path(trainee, snapshot)), trainee.policy_file(self.spec, snapshot))
-
-    def load_snapshot(self, policy: int) -> Network:
-        """The network of a frozen policy, in the number format of the run. Raises CheckpointError when it is gone."""
-        return self.load_policy(self.find(policy - FROZEN))
 
     def find(self, snapshot: int) -> Path:
         """The file of a snapshot. Raises CheckpointError when it is gone."""
@@ -120,7 +116,10 @@ class Saving:
         learners: dict[str, list[Trainee]] = {}
         for trainee in self.trainees:
             learners.setdefault(trainee.name, []).append(trainee)
-        return [max(own, key=_score) for own in learners.values()]
+        return [
+            max(own, key=lambda trainee: -math.inf if trainee.score is None else trainee.score)
+            for own in learners.values()
+        ]
 
     def write_onnx(self, report: Report, kept: Collection[str]) -> dict[str, bytes | None]:
         """The model of every behavior; None for encoders that do not write themselves. kept: those of which
@@ -201,7 +200,3 @@ class Saving:
         model_path = write_bundle(folder, files, specs, dump_run(self.run), provenance)
         refresh_card(folder)
         return model_path or self.folder.of(first.name) / "policy.npz"
-
-
-def _score(trainee: Trainee) -> float:
-    return float("-inf") if trainee.score is None else trainee.score
