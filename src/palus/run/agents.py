@@ -9,18 +9,17 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
-import torch
-
 from palus.config import load_run
 from palus.envs import GameSource
 from palus.errors import CheckpointError
 from palus.export.policy_file import PolicyFile, find_policies
 from palus.nn.distributions import mode, sample, told
 from palus.nn.network import Network
+from palus.rollout.acting import decide
 from palus.run.evaluate import Evaluation, evaluate
 from palus.run.sf_checkpoint import is_sf_experiment, read_sf_agent
 from palus.trust import NOBODY, Trust
-from palus.types import F32, I64, MASKS, AnyArray, GameSpec
+from palus.types import F32, I64, AnyArray, GameSpec
 
 CONFIGURATION = "configuration.yaml"
 Kind = Literal["latest", "best"]
@@ -76,15 +75,13 @@ class AgentPlayer:
         self, observations: Mapping[str, AnyArray], states: F32, episodes: I64, decisions: I64
     ) -> tuple[F32, F32]:
         """As `palus.run.evaluate.Decide`."""
-        seen = {name: torch.from_numpy(rows) for name, rows in observations.items()}
-        masks = seen.pop(MASKS, None)
-        parameters, _, after = self.policy.act(seen, torch.from_numpy(states), masks)
+        parameters, _, after = decide(self.policy, observations, states)
         actions = self.policy.spec.actions
         if self.deterministic:
-            chosen = mode(parameters.numpy(), actions)
+            chosen = mode(parameters, actions)
         else:
-            chosen, _, _ = sample(parameters.numpy(), actions, self.seed, 0, (episodes << 32) | decisions)
-        return told(chosen, actions, self.policy.squash), after.numpy()
+            chosen, _, _ = sample(parameters, actions, self.seed, 0, (episodes << 32) | decisions)
+        return told(chosen, actions, self.policy.squash), after
 
 
 def open_agent(folder: Path, kind: Kind = "latest", trust: Trust = NOBODY) -> Playable:
