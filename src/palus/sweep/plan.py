@@ -18,7 +18,7 @@ from palus.config.trainer import AnyBehavior
 from palus.errors import ConfigError
 from palus.run.misfits import completed, misfits
 from palus.sweep.objective import MARKS, Objective
-from palus.sweep.space import Dimension, check_space, plain_space, read_space
+from palus.sweep.space import Dimension, check_space, read_space
 from palus.trust import NOBODY, Trust
 
 
@@ -40,8 +40,9 @@ class Plan:
 
     def to_json(self) -> str:
         """As the study keeps it, with the version of palus that trains."""
+        space = {dimension.path: {dimension.kind: list(dimension.values)} for dimension in self.space}
         told = {
-            "palus": __version__, "run": self.tree, "space": plain_space(self.space),
+            "palus": __version__, "run": self.tree, "space": space,
             "objectives": [str(objective) for objective in self.objectives], "seeds": self.seeds,
             "steps": self.steps, "minutes": self.minutes, "prunes": self.prunes, "heartbeat": self.heartbeat_s,
         }  # fmt: skip
@@ -54,16 +55,8 @@ class Plan:
             told = json.loads(text)
             space = read_space(Source("the study's space", yaml.safe_dump(told["space"], sort_keys=False)))
             objectives = tuple(Objective.of(word) for word in told["objectives"])
-            return cls(
-                told["run"],
-                space,
-                objectives,
-                told["seeds"],
-                told["steps"],
-                told["minutes"],
-                told["prunes"],
-                told["heartbeat"],
-            )
+            budget = (told[key] for key in ("seeds", "steps", "minutes", "prunes", "heartbeat"))
+            return cls(told["run"], space, objectives, *budget)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ConfigError(f"the study was not made by `palus sweep` ({error}); choose another --name") from error
 

@@ -20,7 +20,7 @@ import yaml
 
 from palus.config import RunFile
 from palus.config.faults import Fault, found, near_name
-from palus.config.source import Source, Tree, parse_tree
+from palus.config.source import Source, parse_tree
 from palus.errors import ConfigError
 
 KINDS = ("log", "uniform", "int", "choice")
@@ -84,11 +84,6 @@ def read_space(source: Source) -> tuple[Dimension, ...]:
     if faults:
         raise ConfigError([fault.sentence(source.label) for fault in faults])
     return tuple(space)
-
-
-def plain_space(space: Sequence[Dimension]) -> Tree:
-    """The same as a file has it."""
-    return {dimension.path: {dimension.kind: list(dimension.values)} for dimension in space}
 
 
 def _dimension(path: str, told: object) -> Dimension | Fault:
