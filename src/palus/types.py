@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -194,8 +194,7 @@ class ActionSpec:
 
 
 def _slices(sizes: list[int]) -> tuple[slice, ...]:
-    ends = np.cumsum([0, *sizes]).tolist()
-    return tuple(slice(a, b) for a, b in pairwise(ends))
+    return tuple(slice(a, b) for a, b in pairwise(accumulate(sizes, initial=0)))
 
 
 @dataclass(frozen=True)
