@@ -202,7 +202,11 @@ class League:
 
     def _field(self, behaviors: Collection[str]) -> list[Candidate]:
         """The members, the past and the learners of some behaviors."""
-        members = [m.candidate for m in (*self.house, *self.visitors) if m.behavior in behaviors]
+        members = [
+            Candidate(m.policy, m.policy if m.learner is None else m.learner, m.version, m.role)
+            for m in (*self.house, *self.visitors)
+            if m.behavior in behaviors
+        ]
         pools = [pool for pool in self.pools.values() if pool.contender.behavior in behaviors]
         return [*members, *(c for pool in pools for c in self._candidates(pool))]
 

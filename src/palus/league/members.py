@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from palus.config.league import Role
-from palus.league.roles import Candidate
 
 
 @dataclass(frozen=True)
@@ -22,8 +21,3 @@ class Member:
     learner: int | None = None
     version: int = 0
     role: Role = "member"
-
-    @property
-    def candidate(self) -> Candidate:
-        """As one who can be met."""
-        return Candidate(self.policy, self.policy if self.learner is None else self.learner, self.version, self.role)
