@@ -114,7 +114,12 @@ class WorkerCollector:
         Raises WorkerError when workers cannot be kept alive, EnvError when a game breaks its contract.
         """
         self.release()
-        self._start()
+        if not self._started:
+            self._started = True
+            self._rounds.restart(self._counter)
+            if self._asynchronous:
+                self._thread = threading.Thread(target=self._play_on, name="palus-collector", daemon=True)
+                self._thread.start()
         self._play_page()
         while all(buffer.is_empty(self._released % self._pages) for buffer in self._buffers.values()):
             self.release()
@@ -142,29 +147,17 @@ class WorkerCollector:
         """Hold the next page."""
         page = self._released
         if self._asynchronous:
-            self._await(page)
+            with self._progress:
+                while self._rounds.complete <= page and self._error is None:
+                    self._progress.wait()
+            if self._error is not None:
+                raise self._error
         else:
             self._rounds.listen(wait=False)  # a worker lost meanwhile is replaced before it costs decisions
             while self._rounds.complete <= page:
                 self._rounds.play(page + 1)
             self._rounds.weigh()
         self._held = True
-
-    def _start(self) -> None:
-        if self._started:
-            return
-        self._started = True
-        self._rounds.restart(self._counter)
-        if self._asynchronous:
-            self._thread = threading.Thread(target=self._play_on, name="palus-collector", daemon=True)
-            self._thread.start()
-
-    def _await(self, page: int) -> None:
-        with self._progress:
-            while self._rounds.complete <= page and self._error is None:
-                self._progress.wait()
-        if self._error is not None:
-            raise self._error
 
     def _play_on(self) -> None:
         """The asynchronous thread."""
