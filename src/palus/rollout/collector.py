@@ -265,13 +265,13 @@ class InProcessCollector:
         env = self.env.get_state() if self._started else None
         if env is None:
             self.restart()
-        known = {"tick": self.tick, "restarts": self._restarts, "parameters": self._parameters.state_dict()}
-        if env is None:
-            return {"env": None, **known}
+        running = {} if env is None else {name: array.copy() for name, array in self._running().items()}
         return {
             "env": env,
-            **known,
-            **{name: array.copy() for name, array in self._running().items()},
+            "tick": self.tick,
+            "restarts": self._restarts,
+            "parameters": self._parameters.state_dict(),
+            **running,
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
