@@ -71,7 +71,9 @@ class LearnerStretches:
 
     def pay(self, row: int, reward: float, group_reward: float) -> None:
         """What came of a decision; it is known now."""
-        self._decisions.pay(row, reward, group_reward)
+        self._decisions["rewards"][row] = reward
+        self._decisions["group_rewards"][row] = group_reward
+        self._decisions["known"][row] = True
 
     def end(self, game: int, name: str, ends: Steps, i: int, row: int, state: F32) -> None:
         """The episode of the i-th agent of `ends` is over. row: of its last decision; state: its memory after it."""

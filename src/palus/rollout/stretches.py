@@ -62,10 +62,6 @@ class Decisions:
         """Fields for `add`."""
         return {f"seen {name}": array for name, array in observations.items()}
 
-    def pay(self, row: int, reward: float, group_reward: float) -> None:
-        """What came of a decision; it is known now."""
-        self["rewards"][row], self["group_rewards"][row], self["known"][row] = reward, group_reward, True
-
     def keep(self, rows: Sequence[int]) -> dict[int, int]:
         """Forget all others. Returns old -> new numbers."""
         wanted = np.array(rows, np.int64)
