@@ -220,24 +220,21 @@ class ExchangeCollector:
 
     def _guarded(self, k: int, talk: Callable[[int], None]) -> None:
         """Talk to a game; put another one in its place when it is lost."""
-        try:
-            talk(k)
-        except LostGameError as error:
-            self._replace(k, error)
-
-    def _replace(self, k: int, error: LostGameError) -> None:
-        game = self._games[k]
         while True:
-            game.env.kill()
-            self._give_up(k)
-            self._restarts.take(k, error)
-            self._complaints.append(f"game {k}: {error}. Another one is started in its place; training goes on.")
             try:
-                game.env, game.met = self._start(k), set()
-                self._begin(k)
+                talk(k)
                 return
-            except LostGameError as another:
-                error = another
+            except LostGameError as error:
+                self._games[k].env.kill()
+                self._give_up(k)
+                self._restarts.take(k, error)
+                self._complaints.append(f"game {k}: {error}. Another one is started in its place; training goes on.")
+            talk = self._renew
+
+    def _renew(self, k: int) -> None:
+        game = self._games[k]
+        game.env, game.met = self._start(k), set()
+        self._begin(k)
 
     def _exchange(self) -> None:
         """Hear all games, decide for all of their agents, answer."""
