@@ -25,7 +25,11 @@ class Roles(Section):
     @property
     def learners(self) -> tuple[Role, ...]:
         """Of each learner of a behavior."""
-        counts: dict[Any, int] = dict(self)  # its keys are the roles
+        counts: dict[Role, int] = {
+            "main": self.main,
+            "main_exploiter": self.main_exploiter,
+            "league_exploiter": self.league_exploiter,
+        }
         return tuple(role for role, count in counts.items() for _ in range(count))
 
 
