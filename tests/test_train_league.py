@@ -143,6 +143,20 @@ def test_an_asymmetric_run_goes_on_after_a_stop_as_if_there_had_been_none(
     two.close()
 
 
+def test_a_snapshot_that_a_kill_left_is_not_taken_for_another_behaviors_of_the_same_number(tmp_path: Path) -> None:
+    one = Run(penalties(tmp_path))
+    one.save()
+    while one.league.snapshot_count < 3:
+        one.iterate()
+    one.close()  # as a kill does: the checkpoint knows nothing of snapshot 2, a striker
+    two = Run(penalties(tmp_path, "behaviors.Striker.self_play.save_steps=9999"), resume=True)
+    while two.league.snapshot_count < 3:
+        two.iterate()
+    two.close()
+    assert two.league.snapshots[2].behavior == "Keeper"
+    assert two.saving.find(2) == tmp_path / "run" / "Keeper" / "snapshots" / "snapshot-00002.npz"
+
+
 @pytest.mark.parametrize("collector", ["in_process", "workers"])
 def test_a_free_for_all_of_three_trains_and_is_rated(tmp_path: Path, collector: str) -> None:
     play = {**PLAY, "team_change": 200, "play_against_latest_model_ratio": 0.0}

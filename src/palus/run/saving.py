@@ -45,6 +45,8 @@ class Saving:
     def save_snapshot(self, contender: Contender, snapshot: int) -> None:
         """Write a learner's present weights under the id of a snapshot. Raises StorageError."""
         trainee = self.trainees[contender.policy]
+        for other in self.trainees:  # a kill may have left one of this number, maybe of another behavior
+            self.path(other, snapshot).unlink(missing_ok=True)
         write_policy(self.folder.own(self.path(trainee, snapshot)), trainee.policy_file(self.spec, snapshot))
 
     def find(self, snapshot: int) -> Path:
