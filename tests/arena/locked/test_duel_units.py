@@ -117,7 +117,7 @@ def test_questions_survive_the_way_through_the_socket() -> None:
 
 def test_masks_travel_with_the_questions() -> None:
     actions = ActionSpec((Discrete(2), Discrete(3)), masked=True)
-    rows = Rows(BehaviorSpec("Masked", SPEC.observations, actions), 2)
+    rows = Rows(BehaviorSpec("Masked", SPEC.behaviors[0].observations, actions), 2)
     questions = probe_rows(rows, np.random.default_rng(0))
     observations, states, masks = rows.unpack(questions)
     assert masks is not None and masks.shape == (200, 5) and masks[:, [0, 2]].all() and not masks.all()
