@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typer.testing import CliRunner
 
 from palus.cli import app
 from palus.progress import PROGRESS
+from ports import free_port
 from stand_ins import demonstrate
 
 STOCK = stock_files("new")
@@ -108,10 +108,7 @@ def test_a_stock_file_trains_over_a_socket(name: str, tmp_path: Path) -> None:
         options = file["palus"]["env_options"]
         path.write_text(EXECUTABLE.format(python=sys.executable, tests=tests, options=options))
         path.chmod(0o755)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    file["env_settings"] |= {"base_port": port}
+    file["env_settings"] |= {"base_port": free_port()}
     file["palus"] = {"matmul": "highest", "threads": 1}
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(file))
     words = ["--env", str(path), "--run-id", "x", "--results-dir", str(tmp_path / "results")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from palus.config import load_run
 from palus.launch.link import Link
 from palus.run.alike import not_shared
 from palus.run.folder import RunFolder
+from ports import free_port
 from test_bits import of_learner
 
 GHOSTS = {"save_steps": 200, "team_change": 300, "swap_steps": 50, "window": 3, "play_against_latest_model_ratio": 0.3}
@@ -65,12 +65,6 @@ def environment() -> dict[str, str]:
     here = Path(__file__).parents[1]
     path = os.pathsep.join(map(str, (here, here / "rollout", here / "learn")))
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 def start(words: list[str], ranks: int) -> list[subprocess.Popen[str]]:

@@ -14,7 +14,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -24,6 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from ports import free_port
 
 START_TIMEOUT_S = 120
 ATTEMPTS = 3
@@ -48,13 +49,6 @@ def _unprivileged() -> dict[str, object]:
             continue
         return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
     pytest.skip("PostgreSQL does not run as root, and there is no account postgres or nobody")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager
@@ -83,7 +77,7 @@ def running_server(programs: Path) -> Iterator[str]:
         assert made.returncode == 0, made.stderr
         for _ in range(ATTEMPTS):
             # Another program may take the port between the look and the start, so a second try is fair.
-            port = _free_port()
+            port = free_port()
             options = ["-h", "127.0.0.1", "-p", str(port), "-k", str(home), "-c", "fsync=off"]
             with log.open("ab") as output:
                 server = subprocess.Popen(

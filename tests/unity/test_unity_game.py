@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import stat
 import struct
 import time
@@ -40,12 +39,7 @@ from palus.unity.messages import API_VERSION, Anything, BehaviorTold, Environmen
 from palus.unity.news import behavior_of
 from palus.unity.pictures import decode
 from palus.unity.wire import Dialer
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from ports import free_port
 
 
 def executable(folder: Path, body: str, name: str = "Game") -> Path:
@@ -56,7 +50,7 @@ def executable(folder: Path, body: str, name: str = "Game") -> Path:
 
 
 def settings(path: Path, **options: Any) -> EnvSettings:
-    return EnvSettings(env_path=str(path), base_port=free_port(), **options)
+    return EnvSettings(env_path=str(path), base_port=free_port(2), **options)
 
 
 class Scripted:
