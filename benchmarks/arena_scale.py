@@ -282,8 +282,9 @@ def markdown(report: Json) -> str:
         "# An arena of 10,000 models on PostgreSQL\n\n"
         "Made by `python benchmarks/arena_scale.py` from the JSON file beside it.\n\n"
         f"{caption(report)}\n\n"
-        f"{report['arguments']['matches']:,} matches. Wall seconds unless it says otherwise; where the load average is "
-        "above 1 other programs ran beside.\n\n" + table(["what", "found", "wanted at most"], rows)
+        f"{report['arguments']['matches']:,} matches. PostgreSQL {report['postgresql']['server_version']} with "
+        f"shared_buffers of {report['postgresql']['shared_buffers']}. Wall seconds unless it says otherwise; where the "
+        "load average is above 1 other programs ran beside.\n\n" + table(["what", "found", "wanted at most"], rows)
     )
 
 
@@ -303,12 +304,14 @@ def main() -> None:
         began = time.perf_counter()
         fill(store, arguments.matches)
         print(f"filled in {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+        with store.read() as connection:
+            shown = {name: connection.scalar(text(f"SHOW {name}")) for name in ("server_version", "shared_buffers")}
         figures = measure_ratings(store, settings, again=not arguments.once)
         figures |= measure_pairings(store, settings)
         figures |= measure_scheduler(store, arguments.database, settings)
         figures |= measure_web(store, arguments.database)
         store.close()
-    save(session.report(figures=figures), arguments.out, markdown)
+    save(session.report(figures=figures, postgresql=shown), arguments.out, markdown)
 
 
 if __name__ == "__main__":
