@@ -1,20 +1,30 @@
 """Minutes of training until a team takes most points from the policy that Unity ships: the headline of self-play.
 
     python benchmarks/time_to_skill.py train                        one run per seed, on 2 threads in fp32
+    python benchmarks/time_to_skill.py train --ways one ranks league
     python benchmarks/time_to_skill.py table --models FOLDER        find each run's crossing
 
-`train` runs the preset to its end without bf16 units (`palus.matmul: highest`) and keeps a checkpoint every 2M
-steps, well within a minute; it may be stopped and started again. `table` plays the checkpoints, oldest first, against
-unity-official-soccertwos from FOLDER (trained in Unity, not part of this repository). A checkpoint crosses where it
-takes TARGET of the points over 200 mirrored pairs and again over 200 pairs of other seeds, so that luck in one of many
-evaluations does not count; the minutes are wall time of training since the start of the process, its compilation and
-its own test matches included. Checkpoints whose score over a quarter of the pairs is more than 10 points below TARGET
-are not played further. Result: benchmarks/results/time-to-skill.json and .md.
+`train` runs the preset to its end without bf16 units (`palus.matmul: highest`), where `--matmul` says nothing else,
+and keeps a checkpoint every 2M steps, well within a minute; it may be stopped and started again. Two cores are used in
+one of three ways: by one process on two threads, by two ranks of one thread under torchrun, or by a league of two runs
+of one thread that meet each other's past selves. One way follows the other for each seed, so that all meet the same
+weather.
+
+`table` plays the checkpoints, oldest first, against unity-official-soccertwos from FOLDER (trained in Unity, not part
+of this repository). A checkpoint crosses where it takes TARGET of the points over 200 mirrored pairs and again over 200
+pairs of other seeds, so that luck in one of many evaluations does not count; the minutes are wall time of training
+since the start of the process, its compilation and its own test matches included. A league crosses when the first of
+its runs does. Checkpoints whose score over a quarter of the pairs is more than 10 points below TARGET are not played
+further. Result: benchmarks/results/time-to-skill.json and .md, or by another --name.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -32,38 +42,106 @@ HOPELESS = 0.1
 """Below the target by this much over a quarter of the pairs, a checkpoint has not crossed."""
 CONFIRMING = 1_000_003
 """Added to the seed of the matches that confirm a crossing."""
-CONDITIONS = ("palus.matmul=highest", "palus.threads=2")
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to use two cores. module: what Python runs. folders: of its runs, below the way's own."""
+
+    text: str
+    module: tuple[str, ...]
+    threads: int
+    folders: tuple[str, ...] = (".",)
+
+
+_TORCHRUN = ("torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0")
+WAYS = {
+    "one": Way("one process on two threads", ("palus", "train"), 2),
+    "ranks": Way("two ranks of one thread", (*_TORCHRUN, "-m", "palus", "train"), 1),
+    "league": Way("a league of two runs of one thread", ("palus", "league"), 1, ("run-1", "run-2")),
+}
+
+
+def name_of(preset: str, seed: int, way: str) -> str:
+    """Of the run or league of one seed and way."""
+    return strength.run_name(preset, seed) + (f"-{way}" if way != "one" else "")
 
 
 def train(arguments: argparse.Namespace) -> None:
-    """Train every seed to the end of its preset."""
-    every = f"behaviors.{strength.BEHAVIOR}.checkpoint_interval={arguments.every}"
-    arguments.set = [*CONDITIONS, every, *arguments.set]
-    strength.train(arguments)
+    """Train every seed in every way to the end of its preset. Exits when a training fails."""
+    for seed in arguments.seeds:
+        for way in arguments.ways:
+            _train(arguments, seed, way)
+
+
+def _train(arguments: argparse.Namespace, seed: int, way: str) -> None:
+    how, name, behavior = WAYS[way], name_of(arguments.preset, seed, way), f"behaviors.{strength.BEHAVIOR}"
+    folder: Path = arguments.results / name
+    left = max(strength.minutes_left(folder / own, arguments.minutes) for own in how.folders)
+    if left == 0.0:
+        strength.say(f"{name} is finished")
+        return
+    strength.say(f"{name}: {left:.1f} minutes")
+    command = [sys.executable, "-m", *how.module, arguments.preset, "--results-dir", str(arguments.results)]
+    if way == "league":
+        command += ["--runs", str(len(how.folders)), "--name", name]
+    else:
+        command += [
+            "--run-id",
+            name,
+            *(["--resume"] if (folder / strength.BEHAVIOR / "checkpoint.pt").exists() else []),
+        ]
+    command += [f"env_settings.seed={seed}", f"palus.threads={how.threads}", f"palus.max_minutes={left:.3f}"]
+    command += [f"palus.matmul={arguments.matmul}", f"{behavior}.checkpoint_interval={arguments.every}"]
+    machine.note_origin(folder)
+    if subprocess.run(
+        [*command, f"{behavior}.keep_checkpoints={strength.KEEP_CHECKPOINTS}", *arguments.set]
+    ).returncode:
+        sys.exit(f"{name}: training failed; see above.")
+
+
+def trained_runs(arguments: argparse.Namespace) -> list[tuple[int, str, Path]]:
+    """Seed, way and folder of each training of the preset, by way and seed. Exits when there is none."""
+    named = re.compile(rf"{re.escape(arguments.preset)}-seed(\d+)(?:-({'|'.join(WAYS)}))?")
+    found = []
+    for folder in arguments.results.iterdir() if arguments.results.exists() else []:
+        match = named.fullmatch(folder.name)
+        if match and all((folder / own / "bundle.json").exists() for own in WAYS[match[2] or "one"].folders):
+            found.append((int(match[1]), match[2] or "one", folder))
+    if not found:
+        sys.exit(f"{arguments.results}: no trained run of {arguments.preset}; run `time_to_skill.py train` first.")
+    return sorted(found, key=lambda own: (list(WAYS).index(own[1]), own[0]))
 
 
 def table(arguments: argparse.Namespace) -> None:
-    """Find the crossing of every seed; write the result and its table."""
-    stored = arguments.output / "time-to-skill.json"
+    """Find the crossing of every seed and way; write the result and its table."""
+    stored = arguments.output / f"{arguments.name}.json"
     if arguments.stored:
         machine.write_tables(stored, markdown)
         return
-    session = machine.Session("time-to-skill", vars(arguments))
+    session = machine.Session(arguments.name, vars(arguments))
     spec = envs.make(strength.BEHAVIOR, 1).spec
     official = load_player(str(strength.models_folder(arguments) / f"{learning_curves.OFFICIAL}.onnx"), spec)
     runs = []
-    for seed, folder in strength.trained_runs(arguments).items():
+    for seed, way, folder in trained_runs(arguments):
         points: list[Json] = []
-        for checkpoint in learning_curves.checkpoints(folder, strength.BEHAVIOR):
+        kept = [
+            (own, kept)
+            for own in WAYS[way].folders
+            for kept in learning_curves.checkpoints(folder / own, strength.BEHAVIOR)
+        ]
+        for own, checkpoint in sorted(kept, key=lambda found: found[1].wall_s):
             policy = load_player(str(checkpoint.path), spec)
             found = evaluate(policy, official, arguments.pairs, arguments.seed)
             scores = [summary.score for summary in found]
-            points.append({"steps": checkpoint.steps, "wall_s": checkpoint.wall_s, "scores": scores,
+            points.append({"run": own, "steps": checkpoint.steps, "wall_s": checkpoint.wall_s, "scores": scores,
                            "pairs": [summary.pairs for summary in found]})  # fmt: skip
-            strength.say(f"seed {seed}, {checkpoint.wall_s / 60:.1f} min: {', '.join(f'{s:.1%}' for s in scores)}")
+            strength.say(
+                f"{folder.name}, {checkpoint.wall_s / 60:.1f} min: {', '.join(f'{score:.1%}' for score in scores)}"
+            )
             if crossed(points[-1]):
                 break
-        runs.append({"seed": seed, "trained": machine.origin(folder), "points": points})
+        runs.append({"seed": seed, "way": way, "trained": machine.origin(folder), "points": points})
     machine.save(session.report(runs=runs), stored, markdown)
 
 
@@ -83,39 +161,40 @@ def crossed(point: Json) -> bool:
 
 
 def markdown(report: Json) -> str:
-    """Each seed's crossing, and the scores on the way."""
-    rows, curve, minutes = [], [], []
+    """Each training's crossing, and the scores on the way."""
+    rows, curve = [], []
+    minutes: dict[str, list[float]] = {}
     for run in report["runs"]:
-        last = run["points"][-1]
+        last, way = run["points"][-1], run["way"]
         took = last["wall_s"] / 60 if crossed(last) else float("inf")
-        minutes.append(took)
+        minutes.setdefault(way, []).append(took)
         scores = ([f"{score:.1%}" for score in last["scores"][1:]] + ["", ""])[:2]
-        when = _minutes(took)
-        rows.append([f"{run['seed']}", when, f"{last['steps'] / 1e6:.1f}M", *scores])
-        curve += [
-            [
-                f"{run['seed']}",
-                f"{p['wall_s'] / 60:.1f}",
-                f"{p['steps'] / 1e6:.1f}M",
-                *(f"{s:.1%}" for s in p["scores"]),
-            ]
-            + [""] * (3 - len(p["scores"]))
-            for p in run["points"]
-        ]
+        rows.append([way, f"{run['seed']}", _minutes(took), f"{last['steps'] / 1e6:.1f}M", *scores])
+        for point in run["points"]:
+            shown = [f"{score:.1%}" for score in point["scores"]]
+            seed = f"{run['seed']}" + (f", {point['run']}" if point["run"] != "." else "")
+            when = [f"{point['wall_s'] / 60:.1f}", f"{point['steps'] / 1e6:.1f}M"]
+            curve.append([way, seed, *when, *shown, *[""] * (3 - len(shown))])
     arguments = report["arguments"]
     pairs = arguments["pairs"]
+    sittings = [sitting for run in report["runs"] for sitting in run["trained"]]
     return "\n\n".join(
         part.rstrip("\n")
         for part in (
             "# Time to skill",
-            "Made by `python benchmarks/time_to_skill.py table` from time-to-skill.json beside it.",
+            f"Made by `python benchmarks/time_to_skill.py table` from {report['recipe']}.json beside it.",
             machine.caption(report),
-            f"Preset {arguments['preset']} with {' '.join(CONDITIONS)}; until {TARGET:.0%} of the points against "
-            f"{learning_curves.OFFICIAL} over {pairs} mirrored pairs and over {pairs} others. "
-            f"**Median {_minutes(median(minutes))}**; "
-            + "; ".join(f"seed {r['seed']} {machine.trained_at(r['trained'])}" for r in report["runs"]) + ".",
-            machine.table(["seed", "crossing", "steps", "points", "confirmed"], rows),
-            machine.table(["seed", "minutes", "steps", *(f"{n} pairs" for n in (pairs // 4, pairs, pairs))], curve),
+            f"Preset {arguments['preset']}, products `{arguments['matmul']}`, two cores; until {TARGET:.0%} of the "
+            f"points against {learning_curves.OFFICIAL} over {pairs} mirrored pairs and over {pairs} others. All were "
+            f"{machine.trained_at(sittings)}.",
+            machine.table(
+                ["two cores as", "seeds", "median"],
+                [[WAYS[way].text, f"{len(took)}", f"**{_minutes(median(took))}**"] for way, took in minutes.items()],
+            ),
+            machine.table(["way", "seed", "crossing", "steps", "points", "confirmed"], rows),
+            machine.table(
+                ["way", "seed", "minutes", "steps", *(f"{n} pairs" for n in (pairs // 4, pairs, pairs))], curve
+            ),
         )
     ) + "\n"  # fmt: skip
 
@@ -130,14 +209,17 @@ def main() -> None:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--preset", default="soccertwos-strong", help="preset of the runs")
     common.add_argument("--results", type=Path, default=Path("results/time-to-skill"), help="folder of the runs")
+    common.add_argument("--matmul", default="highest", help="palus.matmul of the runs")
     training = commands.add_parser("train", parents=[common], help="train the seeds that are not finished")
     training.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    training.add_argument("--minutes", type=float, default=60.0, help="at most so much wall time per seed")
+    training.add_argument("--ways", nargs="+", choices=WAYS, default=["one"], help="how two cores are used")
+    training.add_argument("--minutes", type=float, default=60.0, help="at most so much wall time per seed and way")
     training.add_argument("--every", type=int, default=2_000_000, help="steps between checkpoints")
     training.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="further changes to the preset")
     training.set_defaults(command=train)
     playing = commands.add_parser("table", parents=[common], help="find the crossings")
     strength.add_playing(playing)
+    playing.add_argument("--name", default="time-to-skill", help="of the result's files")
     playing.set_defaults(command=table)
     arguments = parser.parse_args()
     command = arguments.__dict__.pop("command")

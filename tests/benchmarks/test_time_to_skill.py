@@ -1,13 +1,24 @@
-"""When a run has crossed, and what the table says of one that has not."""
+"""When a run has crossed, what the table says of one that has not, and which folders are whose."""
 
 from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
 
 import time_to_skill
 from palus.arena.referee.result import PairingSummary
 
 
 def point(minutes, *scores):
-    return {"steps": 10**6 * minutes, "wall_s": 60.0 * minutes, "scores": list(scores), "pairs": [50, 200, 200]}
+    return {
+        "run": ".",
+        "steps": 10**6 * minutes,
+        "wall_s": 60.0 * minutes,
+        "scores": list(scores),
+        "pairs": [50, 200, 200],
+    }
 
 
 def test_a_crossing_is_an_evaluation_and_another_that_confirms_it(monkeypatch) -> None:
@@ -32,13 +43,28 @@ def test_the_table_tells_the_median_and_who_did_not_get_there() -> None:
     machine = {"cpu": "Some CPU", "cpu_flags": [], "cores": 2, "commit": "abc", "versions": {"python": "3.11.9"}}
     load = {"before": [0.5, 0, 0], "after": [1.5, 0, 0]}
     report = {"machine": machine, "started": "2026-01-02T03:04:05+00:00", "wall_s": 60.0, "load_average": load}
-    report["arguments"] = {"preset": "soccertwos-strong", "pairs": 200}
+    report |= {"recipe": "time-to-skill", "arguments": {"preset": "some", "pairs": 200, "matmul": "highest"}}
     sittings = [{"commit": "abc", "cpu": "Some CPU"}]
     runs = [
-        {"seed": 1, "trained": sittings, "points": [point(1, 0.3), point(9, 0.6, 0.61, 0.62)]},
-        {"seed": 2, "trained": sittings, "points": [point(2, 0.3), point(30, 0.55, 0.58)]},
-        {"seed": 3, "trained": sittings, "points": [point(7, 0.6, 0.61, 0.62)]},
+        {"seed": 1, "way": "one", "trained": sittings, "points": [point(1, 0.3), point(9, 0.6, 0.61, 0.62)]},
+        {"seed": 2, "way": "one", "trained": sittings, "points": [point(2, 0.3), point(30, 0.55, 0.58)]},
+        {"seed": 3, "way": "one", "trained": sittings, "points": [point(7, 0.6, 0.61, 0.62)]},
+        {"seed": 1, "way": "ranks", "trained": sittings, "points": [point(11, 0.6, 0.61, 0.62)]},
     ]
     text = time_to_skill.markdown(report | {"runs": runs})
-    assert "**Median 9.0 minutes**" in text
-    assert "| 2 | not reached | 30.0M | 58.0% | |" in text.replace("  ", " ")
+    assert "| one process on two threads | 3 | **9.0 minutes** |" in text
+    assert "| two ranks of one thread | 1 | **11.0 minutes** |" in text
+    assert "| one | 2 | not reached | 30.0M | 58.0% | |" in text.replace("  ", " ")
+
+
+def test_trainings_are_found_by_seed_and_way_when_all_of_their_runs_ended(tmp_path: Path) -> None:
+    ended = ["p-seed2", "p-seed1-ranks", "p-seed1-league/run-1", "p-seed3-league/run-1", "p-seed3-league/run-2"]
+    for name in [*ended, "p-seed4-other", "q-seed5"]:
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "bundle.json").touch()
+    (tmp_path / "p-seed6").mkdir()
+    arguments = argparse.Namespace(preset="p", results=tmp_path)
+    found = time_to_skill.trained_runs(arguments)
+    assert [(seed, way) for seed, way, _ in found] == [(2, "one"), (1, "ranks"), (3, "league")]
+    with pytest.raises(SystemExit, match="no trained run of r"):
+        time_to_skill.trained_runs(argparse.Namespace(preset="r", results=tmp_path))
