@@ -2,12 +2,13 @@
 
     python benchmarks/arena_scale.py --database postgresql+psycopg://... --matches 1000000
 
-The database must be empty; it is filled with made-up rows by PostgreSQL itself: strengths with a standard deviation of
-200 points, nine of ten opponents among the hundred of nearest strength, mirrored pairs, rows as long as a worker's.
-Hashes of the chain and actions are made up, too, so that nothing is measured of play. Measured are the sums of the log
-and its history (then `palus recompute`: the bytes must be the same), a refit and the hourly intervals, 4,000 pairings,
-the passes of a scheduler while another process rates, and a web process that has just been started. Times are wall
-seconds, and the measured process's own CPU seconds where other programs run beside it. Writes results/arena-scale.json.
+The database must be empty, or filled by this recipe before (`--filled`). PostgreSQL itself makes its rows up:
+strengths with a standard deviation of 200 points, nine of ten opponents among the hundred of nearest strength, mirrored
+pairs, rows as long as a worker's. Hashes of the chain and actions are made up, too, so that nothing is measured of
+play. Measured are the sums of the log and its history, a refit and the hourly intervals, 4,000 pairings, the passes of
+a scheduler while another process rates, a web process that has just been started, and at last `palus recompute`: the
+bytes must be the same. Times are wall seconds, and the measured process's own CPU seconds where other programs run
+beside it. Writes results/arena-scale.json.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import psutil
-from sqlalchemy import insert, select, text
+from sqlalchemy import delete, insert, select, text
 
 from arena_fill import _entry as entry_of
 from arena_fill import _record
@@ -42,7 +43,7 @@ from palus.ratings.games import Played
 from palus.store import Store, open_store
 from palus.store.derived import DERIVED
 from palus.store.engine import now_ms
-from palus.store.tables import entries, log_heads, workers
+from palus.store.tables import entries, jobs, log_heads, workers
 
 ENV = "SoccerTwos"
 MODELS = 10_000
@@ -137,8 +138,8 @@ def digest(store: Store) -> str:
     return found.hexdigest()
 
 
-def measure_ratings(store: Store, settings: ArenaSettings, *, again: bool) -> Json:
-    """Sums, history, refit, intervals, and where it is wanted all of it again."""
+def measure_ratings(store: Store, settings: ArenaSettings) -> Json:
+    """Sums and history of the whole log, refit, intervals."""
     found: Json = {}
     cpu = 0.0
 
@@ -151,7 +152,6 @@ def measure_ratings(store: Store, settings: ArenaSettings, *, again: bool) -> Js
     began, cpu = time.perf_counter(), time.process_time()
     Refresher(store, settings).refresh()
     timed("the log added up, with its history, refit and intervals", began)
-    before = digest(store)
     began, cpu = time.perf_counter(), time.process_time()
     with store.read() as connection:
         known = load(connection, ENV)
@@ -165,12 +165,6 @@ def measure_ratings(store: Store, settings: ArenaSettings, *, again: bool) -> Js
     timed("the same with intervals and rank ranges", began)
     found["held half-width over joint"] = float(np.median(fitted.fit.half_width / exact.fit.half_width))
     found["pairings that met"] = len(known.sums().low)
-    del exact
-    if again:
-        began, cpu = time.perf_counter(), time.process_time()
-        Refresher(store, settings).recompute()
-        timed("recompute", began)
-        found["recomputed to the same bytes"] = digest(store) == before
     return found
 
 
@@ -271,6 +265,13 @@ def measure_web(store: Store, url: str) -> Json:
     return found
 
 
+def measure_recompute(store: Store, settings: ArenaSettings, before: str) -> Json:
+    """All of it again from the log alone. before: the digest after the first time."""
+    began = time.perf_counter()
+    Refresher(store, settings).recompute()
+    return {"recompute": time.perf_counter() - began, "recomputed to the same bytes": digest(store) == before}
+
+
 def markdown(report: Json) -> str:
     """The result as a page."""
     rows = []
@@ -293,6 +294,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--database", required=True)
     parser.add_argument("--matches", type=int, default=1_000_000)
+    parser.add_argument("--filled", action="store_true", help="this recipe has filled the database before")
     parser.add_argument("--once", action="store_true", help="without recompute, which takes as long as adding up")
     parser.add_argument("--out", type=Path, default=RESULTS / "arena-scale.json")
     arguments = parser.parse_args()
@@ -301,15 +303,29 @@ def main() -> None:
         store = open_store(Path(folder), arguments.database)
         settings = ArenaSettings(target_half_width=1.0)
         write_text(store.folder / SETTINGS_FILE, settings.to_json())
-        began = time.perf_counter()
-        fill(store, arguments.matches)
-        print(f"filled in {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+        if arguments.filled:
+            with store.write() as connection:
+                for derived in DERIVED:
+                    connection.execute(delete(derived))
+                connection.execute(delete(jobs))
+        else:
+            began = time.perf_counter()
+            fill(store, arguments.matches)
+            print(f"filled in {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
         with store.read() as connection:
             shown = {name: connection.scalar(text(f"SHOW {name}")) for name in ("server_version", "shared_buffers")}
-        figures = measure_ratings(store, settings, again=not arguments.once)
+            count = connection.scalar(text("SELECT count(*) FROM matches"))
+        if count != arguments.matches:
+            sys.exit(f"the database has {count:,} matches; give --matches {count}, or an empty one without --filled")
+        figures = measure_ratings(store, settings)
+        before = digest(store)
         figures |= measure_pairings(store, settings)
         figures |= measure_scheduler(store, arguments.database, settings)
         figures |= measure_web(store, arguments.database)
+        for name, value in figures.items():
+            print(f"{name}: {value}", file=sys.stderr, flush=True)
+        if not arguments.once:
+            figures |= measure_recompute(store, settings, before)
         store.close()
     save(session.report(figures=figures, postgresql=shown), arguments.out, markdown)
 
