@@ -11,16 +11,17 @@ of one thread that meet each other's past selves. One way follows the other for 
 weather.
 
 `table` plays the checkpoints, oldest first, against unity-official-soccertwos from FOLDER (trained in Unity, not part
-of this repository). A checkpoint crosses where it takes TARGET of the points over 200 mirrored pairs and again over 200
-pairs of other seeds, so that luck in one of many evaluations does not count; the minutes are wall time of training
+of this repository). A checkpoint crosses where it takes --target of the points over 200 mirrored pairs and again over
+200 pairs of other seeds, so that luck in one of many evaluations does not count; the minutes are wall time of training
 since the start of the process, its compilation and its own test matches included. A league crosses when the first of
-its runs does. Checkpoints whose score over a quarter of the pairs is more than 10 points below TARGET are not played
+its runs does. Checkpoints whose score over a quarter of the pairs is more than 10 points below it are not played
 further. Result: benchmarks/results/time-to-skill.json and .md, or by another --name.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
@@ -37,7 +38,6 @@ from palus.arena.models.players import Player, load_player
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import PairingSummary, summarize
 
-TARGET = 0.6
 HOPELESS = 0.1
 """Below the target by this much over a quarter of the pairs, a checkpoint has not crossed."""
 CONFIRMING = 1_000_003
@@ -132,41 +132,42 @@ def table(arguments: argparse.Namespace) -> None:
         ]
         for own, checkpoint in sorted(kept, key=lambda found: found[1].wall_s):
             policy = load_player(str(checkpoint.path), spec)
-            found = evaluate(policy, official, arguments.pairs, arguments.seed)
+            found = evaluate(policy, official, arguments.pairs, arguments.seed, arguments.target)
             scores = [summary.score for summary in found]
             points.append({"run": own, "steps": checkpoint.steps, "wall_s": checkpoint.wall_s, "scores": scores,
                            "pairs": [summary.pairs for summary in found]})  # fmt: skip
             strength.say(
                 f"{folder.name}, {checkpoint.wall_s / 60:.1f} min: {', '.join(f'{score:.1%}' for score in scores)}"
             )
-            if crossed(points[-1]):
+            if crossed(points[-1], arguments.target):
                 break
-        runs.append({"seed": seed, "way": way, "trained": machine.origin(folder), "points": points})
+        ends = [json.loads((folder / own / "bundle.json").read_text())["steps"] for own in WAYS[way].folders]
+        runs.append({"seed": seed, "way": way, "steps": ends, "trained": machine.origin(folder), "points": points})
     machine.save(session.report(runs=runs), stored, markdown)
 
 
-def evaluate(policy: Player, official: Player, pairs: int, seed: int) -> list[PairingSummary]:
+def evaluate(policy: Player, official: Player, pairs: int, seed: int, target: float) -> list[PairingSummary]:
     """Over a quarter of the pairs; then, where there is hope, over all; then, where it crosses, over as many others."""
     found = [summarize(play_pairs(policy, official, pairs // 4, seed + 2 * CONFIRMING))]
-    if found[0].score >= TARGET - HOPELESS:
+    if found[0].score >= target - HOPELESS:
         found.append(summarize(play_pairs(policy, official, pairs, seed)))
-        if found[1].score >= TARGET:
+        if found[1].score >= target:
             found.append(summarize(play_pairs(policy, official, pairs, seed + CONFIRMING)))
     return found
 
 
-def crossed(point: Json) -> bool:
+def crossed(point: Json, target: float) -> bool:
     """Whether the evaluation and the one that confirms it reach the target."""
-    return len(point["scores"]) == 3 and min(point["scores"][1:]) >= TARGET
+    return len(point["scores"]) == 3 and min(point["scores"][1:]) >= target
 
 
 def markdown(report: Json) -> str:
     """Each training's crossing, and the scores on the way."""
-    rows, curve = [], []
+    rows, curve, target = [], [], report["arguments"]["target"]
     minutes: dict[str, list[float]] = {}
     for run in report["runs"]:
         last, way = run["points"][-1], run["way"]
-        took = last["wall_s"] / 60 if crossed(last) else float("inf")
+        took = last["wall_s"] / 60 if crossed(last, target) else float("inf")
         minutes.setdefault(way, []).append(took)
         scores = ([f"{score:.1%}" for score in last["scores"][1:]] + ["", ""])[:2]
         rows.append([way, f"{run['seed']}", _minutes(took), f"{last['steps'] / 1e6:.1f}M", *scores])
@@ -177,6 +178,7 @@ def markdown(report: Json) -> str:
             curve.append([way, seed, *when, *shown, *[""] * (3 - len(shown))])
     arguments = report["arguments"]
     pairs = arguments["pairs"]
+    longest = max(steps for run in report["runs"] for steps in run["steps"])
     sittings = [sitting for run in report["runs"] for sitting in run["trained"]]
     return "\n\n".join(
         part.rstrip("\n")
@@ -184,7 +186,7 @@ def markdown(report: Json) -> str:
             "# Time to skill",
             f"Made by `python benchmarks/time_to_skill.py table` from {report['recipe']}.json beside it.",
             machine.caption(report),
-            f"Preset {arguments['preset']}, products `{arguments['matmul']}`, two cores; until {TARGET:.0%} of the "
+            f"Preset {arguments['preset']}, products `{arguments['matmul']}`, runs of {longest / 1e6:.0f}M steps, two cores; until {target:.0%} of the "
             f"points against {learning_curves.OFFICIAL} over {pairs} mirrored pairs and over {pairs} others. All were "
             f"{machine.trained_at(sittings)}.",
             machine.table(
@@ -219,6 +221,7 @@ def main() -> None:
     training.set_defaults(command=train)
     playing = commands.add_parser("table", parents=[common], help="find the crossings")
     strength.add_playing(playing)
+    playing.add_argument("--target", type=float, default=0.6, help="share of the points that is the skill")
     playing.add_argument("--name", default="time-to-skill", help="of the result's files")
     playing.set_defaults(command=table)
     arguments = parser.parse_args()

@@ -32,9 +32,9 @@ def test_a_crossing_is_an_evaluation_and_another_that_confirms_it(monkeypatch) -
     monkeypatch.setattr(time_to_skill, "play_pairs", play)
     empty = PairingSummary(0.0, (0.0, 0.0), 0, 0, 0, 0, 0.0, None, None)
     monkeypatch.setattr(time_to_skill, "summarize", lambda score: PairingSummary(**{**vars(empty), "score": score}))
-    found = [[s.score for s in time_to_skill.evaluate(None, None, 200, 7)] for _ in range(3)]
+    found = [[s.score for s in time_to_skill.evaluate(None, None, 200, 7, 0.6)] for _ in range(3)]
     assert found == [[0.48], [0.55, 0.61, 0.59], [0.52, 0.63, 0.6]]
-    assert [time_to_skill.crossed({"scores": scores}) for scores in found] == [False, False, True]
+    assert [time_to_skill.crossed({"scores": scores}, 0.6) for scores in found] == [False, False, True]
     assert [pairs for pairs, _ in asked] == [50, 50, 200, 200, 50, 200, 200]
     assert len({seed for _, seed in asked}) == 3
 
@@ -43,13 +43,28 @@ def test_the_table_tells_the_median_and_who_did_not_get_there() -> None:
     machine = {"cpu": "Some CPU", "cpu_flags": [], "cores": 2, "commit": "abc", "versions": {"python": "3.11.9"}}
     load = {"before": [0.5, 0, 0], "after": [1.5, 0, 0]}
     report = {"machine": machine, "started": "2026-01-02T03:04:05+00:00", "wall_s": 60.0, "load_average": load}
-    report |= {"recipe": "time-to-skill", "arguments": {"preset": "some", "pairs": 200, "matmul": "highest"}}
+    report |= {
+        "recipe": "time-to-skill",
+        "arguments": {"preset": "some", "pairs": 200, "matmul": "highest", "target": 0.6},
+    }
     sittings = [{"commit": "abc", "cpu": "Some CPU"}]
     runs = [
-        {"seed": 1, "way": "one", "trained": sittings, "points": [point(1, 0.3), point(9, 0.6, 0.61, 0.62)]},
-        {"seed": 2, "way": "one", "trained": sittings, "points": [point(2, 0.3), point(30, 0.55, 0.58)]},
-        {"seed": 3, "way": "one", "trained": sittings, "points": [point(7, 0.6, 0.61, 0.62)]},
-        {"seed": 1, "way": "ranks", "trained": sittings, "points": [point(11, 0.6, 0.61, 0.62)]},
+        {
+            "seed": 1,
+            "way": "one",
+            "steps": [30_000_100],
+            "trained": sittings,
+            "points": [point(1, 0.3), point(9, 0.6, 0.61, 0.62)],
+        },
+        {
+            "seed": 2,
+            "way": "one",
+            "steps": [30_000_100],
+            "trained": sittings,
+            "points": [point(2, 0.3), point(30, 0.55, 0.58)],
+        },
+        {"seed": 3, "way": "one", "steps": [30_000_100], "trained": sittings, "points": [point(7, 0.6, 0.61, 0.62)]},
+        {"seed": 1, "way": "ranks", "steps": [30_000_100], "trained": sittings, "points": [point(11, 0.6, 0.61, 0.62)]},
     ]
     text = time_to_skill.markdown(report | {"runs": runs})
     assert "| one process on two threads | 3 | **9.0 minutes** |" in text
