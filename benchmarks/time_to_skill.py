@@ -186,9 +186,9 @@ def markdown(report: Json) -> str:
             "# Time to skill",
             f"Made by `python benchmarks/time_to_skill.py table` from {report['recipe']}.json beside it.",
             machine.caption(report),
-            f"Preset {arguments['preset']}, products `{arguments['matmul']}`, runs of {longest / 1e6:.0f}M steps, two cores; until {target:.0%} of the "
-            f"points against {learning_curves.OFFICIAL} over {pairs} mirrored pairs and over {pairs} others. All were "
-            f"{machine.trained_at(sittings)}.",
+            f"Preset {arguments['preset']}, products `{arguments['matmul']}`, runs of {longest / 1e6:.0f}M steps, two "
+            f"cores; until {target:.0%} of the points against {learning_curves.OFFICIAL} over {pairs} mirrored pairs "
+            f"and over {pairs} others. All were {machine.trained_at(sittings)}.",
             machine.table(
                 ["two cores as", "seeds", "median"],
                 [[WAYS[way].text, f"{len(took)}", f"**{_minutes(median(took))}**"] for way, took in minutes.items()],
