@@ -91,7 +91,7 @@ class LeagueOnRay:
     def pids(self) -> dict[str, int]:
         """Of the processes that train, by run."""
         runs = read(str(self.storage)).items()
-        alive = {name: run.seen.pid for name, run in runs if run.seen.get("state") == "training"}
+        alive = {name: run.seen.pid for name, run in runs if run.seen and run.seen.state == "training"}
         return {name: pid for name, pid in alive.items() if psutil.pid_exists(pid)}
 
     @property
