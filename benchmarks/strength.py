@@ -23,6 +23,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
@@ -59,23 +60,37 @@ def minutes_left(folder: Path, minutes: float) -> float:
 
 def train(arguments: argparse.Namespace) -> None:
     """Train every seed for its minutes of wall time. Exits when a training fails."""
-    behaviors = list(load_run(arguments.preset).behaviors)
     for seed in arguments.seeds:
         name = run_name(arguments.preset, seed)
-        folder: Path = arguments.results / name
-        left = minutes_left(folder, arguments.minutes)
-        if left == 0.0:
-            say(f"{name} is finished")
-            continue
-        resume = ["--resume"] if (folder / behaviors[0] / "checkpoint.pt").exists() else []
-        say(f"{name}: {left:.1f} minutes{' more' if resume else ''}")
-        command = [sys.executable, "-m", "palus", "train", arguments.preset, *resume]
-        command += ["--seed", str(seed), "--run-id", name, "--results-dir", str(arguments.results)]
-        machine.note_origin(folder)
-        command.append(f"palus.max_minutes={left:.3f}")
-        command += [f"behaviors.{name}.keep_checkpoints={KEEP_CHECKPOINTS}" for name in behaviors]
-        if subprocess.run([*command, *arguments.set]).returncode != 0:
-            sys.exit(f"{name}: training failed; see above.")
+        command = ("palus", "train", arguments.preset, "--resume-if-there", "--run-id", name)
+        train_run(arguments, name, command, [f"env_settings.seed={seed}", *arguments.set])
+
+
+def train_run(
+    arguments: argparse.Namespace,
+    name: str,
+    command: Sequence[str],
+    changes: Sequence[str],
+    folders: Sequence[str] = (".",),
+) -> None:
+    """Train a run for its minutes of wall time, or what is left of them, and keep all its checkpoints.
+
+    command: what Python runs, without what it is told here. folders: of runs that one command trains, below the name's.
+    Exits when the training fails.
+    """
+    folder: Path = arguments.results / name
+    left = max(minutes_left(folder / own, arguments.minutes) for own in folders)
+    if left == 0.0:
+        say(f"{name} is finished")
+        return
+    say(f"{name}: {left:.1f} minutes")
+    machine.note_origin(folder)
+    kept = [
+        f"behaviors.{behavior}.keep_checkpoints={KEEP_CHECKPOINTS}" for behavior in load_run(arguments.preset).behaviors
+    ]
+    told = ["--results-dir", str(arguments.results), f"palus.max_minutes={left:.3f}", *kept, *changes]
+    if subprocess.run([sys.executable, "-m", *command, *told]).returncode != 0:
+        sys.exit(f"{name}: training failed; see above.")
 
 
 def trained_runs(arguments: argparse.Namespace) -> dict[int, Path]:

@@ -4,11 +4,10 @@
     python benchmarks/time_to_skill.py train --ways one ranks league
     python benchmarks/time_to_skill.py table --models FOLDER        find each run's crossing
 
-`train` runs the preset to its end without bf16 units (`palus.matmul: highest`), where `--matmul` says nothing else,
-and keeps a checkpoint every 2M steps, well within a minute; it may be stopped and started again. Two cores are used in
-one of three ways: by one process on two threads, by two ranks of one thread under torchrun, or by a league of two runs
-of one thread that meet each other's past selves. One way follows the other for each seed, so that all meet the same
-weather.
+`train` runs the preset to its end without bf16 units (`palus.matmul: highest`) and keeps a checkpoint every 2M steps,
+well within a minute; it may be stopped and started again. Two cores are used in one of three ways: by one process on
+two threads, by two ranks of one thread under torchrun, or by a league of two runs of one thread that meet each other's
+past selves. One way follows the other for each seed, so that all meet the same weather.
 
 `table` plays the checkpoints, oldest first, against unity-official-soccertwos from FOLDER (trained in Unity, not part
 of this repository). A checkpoint crosses where it takes --target of the points over 200 mirrored pairs and again over
@@ -21,9 +20,7 @@ further. Result: benchmarks/results/time-to-skill.json and .md, or by another --
 from __future__ import annotations
 
 import argparse
-import json
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,67 +34,47 @@ from palus import envs
 from palus.arena.models.players import Player, load_player
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import PairingSummary, summarize
+from palus.config import load_run
 
 HOPELESS = 0.1
 """Below the target by this much over a quarter of the pairs, a checkpoint has not crossed."""
 CONFIRMING = 1_000_003
 """Added to the seed of the matches that confirm a crossing."""
+CONDITIONS = ("palus.matmul=highest",)
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to use two cores. module: what Python runs. folders: of its runs, below the way's own."""
+    """A way to use two cores: what Python runs, before and after the preset. folders: of its runs, below the way's."""
 
     text: str
     module: tuple[str, ...]
+    options: tuple[str, ...]
     threads: int
     folders: tuple[str, ...] = (".",)
 
 
-_TORCHRUN = ("torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0")
+_TORCHRUN = ("torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "-m")
+_RUN = ("--resume-if-there", "--run-id")
 WAYS = {
-    "one": Way("one process on two threads", ("palus", "train"), 2),
-    "ranks": Way("two ranks of one thread", (*_TORCHRUN, "-m", "palus", "train"), 1),
-    "league": Way("a league of two runs of one thread", ("palus", "league"), 1, ("run-1", "run-2")),
+    "one": Way("one process on two threads", ("palus", "train"), _RUN, 2),
+    "ranks": Way("two ranks of one thread", (*_TORCHRUN, "palus", "train"), _RUN, 1),
+    "league": Way(
+        "a league of two runs of one thread", ("palus", "league"), ("--runs", "2", "--name"), 1, ("run-1", "run-2")
+    ),
 }
-
-
-def name_of(preset: str, seed: int, way: str) -> str:
-    """Of the run or league of one seed and way."""
-    return strength.run_name(preset, seed) + (f"-{way}" if way != "one" else "")
 
 
 def train(arguments: argparse.Namespace) -> None:
     """Train every seed in every way to the end of its preset. Exits when a training fails."""
+    every = f"behaviors.{strength.BEHAVIOR}.checkpoint_interval={arguments.every}"
     for seed in arguments.seeds:
         for way in arguments.ways:
-            _train(arguments, seed, way)
-
-
-def _train(arguments: argparse.Namespace, seed: int, way: str) -> None:
-    how, name, behavior = WAYS[way], name_of(arguments.preset, seed, way), f"behaviors.{strength.BEHAVIOR}"
-    folder: Path = arguments.results / name
-    left = max(strength.minutes_left(folder / own, arguments.minutes) for own in how.folders)
-    if left == 0.0:
-        strength.say(f"{name} is finished")
-        return
-    strength.say(f"{name}: {left:.1f} minutes")
-    command = [sys.executable, "-m", *how.module, arguments.preset, "--results-dir", str(arguments.results)]
-    if way == "league":
-        command += ["--runs", str(len(how.folders)), "--name", name]
-    else:
-        command += [
-            "--run-id",
-            name,
-            *(["--resume"] if (folder / strength.BEHAVIOR / "checkpoint.pt").exists() else []),
-        ]
-    command += [f"env_settings.seed={seed}", f"palus.threads={how.threads}", f"palus.max_minutes={left:.3f}"]
-    command += [f"palus.matmul={arguments.matmul}", f"{behavior}.checkpoint_interval={arguments.every}"]
-    machine.note_origin(folder)
-    if subprocess.run(
-        [*command, f"{behavior}.keep_checkpoints={strength.KEEP_CHECKPOINTS}", *arguments.set]
-    ).returncode:
-        sys.exit(f"{name}: training failed; see above.")
+            how = WAYS[way]
+            name = strength.run_name(arguments.preset, seed) + (f"-{way}" if way != "one" else "")
+            command = (*how.module, arguments.preset, *how.options, name)
+            changes = [*CONDITIONS, every, f"palus.threads={how.threads}", f"env_settings.seed={seed}", *arguments.set]
+            strength.train_run(arguments, name, command, changes, how.folders)
 
 
 def trained_runs(arguments: argparse.Namespace) -> list[tuple[int, str, Path]]:
@@ -125,12 +102,9 @@ def table(arguments: argparse.Namespace) -> None:
     runs = []
     for seed, way, folder in trained_runs(arguments):
         points: list[Json] = []
-        kept = [
-            (own, kept)
-            for own in WAYS[way].folders
-            for kept in learning_curves.checkpoints(folder / own, strength.BEHAVIOR)
-        ]
-        for own, checkpoint in sorted(kept, key=lambda found: found[1].wall_s):
+        folders = WAYS[way].folders
+        kept = [(own, each) for own in folders for each in learning_curves.checkpoints(folder / own, strength.BEHAVIOR)]
+        for own, checkpoint in sorted(kept, key=lambda pair: pair[1].wall_s):
             policy = load_player(str(checkpoint.path), spec)
             found = evaluate(policy, official, arguments.pairs, arguments.seed, arguments.target)
             scores = [summary.score for summary in found]
@@ -141,8 +115,9 @@ def table(arguments: argparse.Namespace) -> None:
             )
             if crossed(points[-1], arguments.target):
                 break
-        ends = [json.loads((folder / own / "bundle.json").read_text())["steps"] for own in WAYS[way].folders]
-        runs.append({"seed": seed, "way": way, "steps": ends, "trained": machine.origin(folder), "points": points})
+        run = load_run(folder / folders[0] / "configuration.yaml")
+        told = {"max_steps": run.behaviors[strength.BEHAVIOR].max_steps, "matmul": run.palus.matmul}
+        runs.append({"seed": seed, "way": way, **told, "trained": machine.origin(folder), "points": points})
     machine.save(session.report(runs=runs), stored, markdown)
 
 
@@ -178,7 +153,9 @@ def markdown(report: Json) -> str:
             curve.append([way, seed, *when, *shown, *[""] * (3 - len(shown))])
     arguments = report["arguments"]
     pairs = arguments["pairs"]
-    longest = max(steps for run in report["runs"] for steps in run["steps"])
+    told = " and ".join(
+        dict.fromkeys(f"{run['max_steps'] / 1e6:g}M steps with matmul `{run['matmul']}`" for run in report["runs"])
+    )
     sittings = [sitting for run in report["runs"] for sitting in run["trained"]]
     return "\n\n".join(
         part.rstrip("\n")
@@ -186,9 +163,9 @@ def markdown(report: Json) -> str:
             "# Time to skill",
             f"Made by `python benchmarks/time_to_skill.py table` from {report['recipe']}.json beside it.",
             machine.caption(report),
-            f"Preset {arguments['preset']}, products `{arguments['matmul']}`, runs of {longest / 1e6:.0f}M steps, two "
-            f"cores; until {target:.0%} of the points against {learning_curves.OFFICIAL} over {pairs} mirrored pairs "
-            f"and over {pairs} others. All were {machine.trained_at(sittings)}.",
+            f"Preset {arguments['preset']}, runs of {told}, two cores; until {target:.0%} of the points against "
+            f"{learning_curves.OFFICIAL} over {pairs} mirrored pairs and over {pairs} others. All were "
+            f"{machine.trained_at(sittings)}.",
             machine.table(
                 ["two cores as", "seeds", "median"],
                 [[WAYS[way].text, f"{len(took)}", f"**{_minutes(median(took))}**"] for way, took in minutes.items()],
@@ -211,7 +188,6 @@ def main() -> None:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--preset", default="soccertwos-strong", help="preset of the runs")
     common.add_argument("--results", type=Path, default=Path("results/time-to-skill"), help="folder of the runs")
-    common.add_argument("--matmul", default="highest", help="palus.matmul of the runs")
     training = commands.add_parser("train", parents=[common], help="train the seeds that are not finished")
     training.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     training.add_argument("--ways", nargs="+", choices=WAYS, default=["one"], help="how two cores are used")

@@ -12,13 +12,13 @@ from palus.arena.referee.result import PairingSummary
 
 
 def point(minutes, *scores):
-    return {
-        "run": ".",
-        "steps": 10**6 * minutes,
-        "wall_s": 60.0 * minutes,
-        "scores": list(scores),
-        "pairs": [50, 200, 200],
-    }
+    when = {"run": ".", "steps": 10**6 * minutes, "wall_s": 60.0 * minutes}
+    return {**when, "scores": list(scores), "pairs": [50, 200, 200]}
+
+
+def trained(seed, way, *points):
+    sittings = [{"commit": "abc", "cpu": "Some CPU"}]
+    return {"seed": seed, "way": way, "max_steps": 30e6, "matmul": "auto", "trained": sittings, "points": points}
 
 
 def test_a_crossing_is_an_evaluation_and_another_that_confirms_it(monkeypatch) -> None:
@@ -43,30 +43,15 @@ def test_the_table_tells_the_median_and_who_did_not_get_there() -> None:
     machine = {"cpu": "Some CPU", "cpu_flags": [], "cores": 2, "commit": "abc", "versions": {"python": "3.11.9"}}
     load = {"before": [0.5, 0, 0], "after": [1.5, 0, 0]}
     report = {"machine": machine, "started": "2026-01-02T03:04:05+00:00", "wall_s": 60.0, "load_average": load}
-    report |= {
-        "recipe": "time-to-skill",
-        "arguments": {"preset": "some", "pairs": 200, "matmul": "highest", "target": 0.6},
-    }
-    sittings = [{"commit": "abc", "cpu": "Some CPU"}]
+    report |= {"recipe": "time-to-skill", "arguments": {"preset": "some", "pairs": 200, "target": 0.6}}
     runs = [
-        {
-            "seed": 1,
-            "way": "one",
-            "steps": [30_000_100],
-            "trained": sittings,
-            "points": [point(1, 0.3), point(9, 0.6, 0.61, 0.62)],
-        },
-        {
-            "seed": 2,
-            "way": "one",
-            "steps": [30_000_100],
-            "trained": sittings,
-            "points": [point(2, 0.3), point(30, 0.55, 0.58)],
-        },
-        {"seed": 3, "way": "one", "steps": [30_000_100], "trained": sittings, "points": [point(7, 0.6, 0.61, 0.62)]},
-        {"seed": 1, "way": "ranks", "steps": [30_000_100], "trained": sittings, "points": [point(11, 0.6, 0.61, 0.62)]},
+        trained(1, "one", point(1, 0.3), point(9, 0.6, 0.61, 0.62)),
+        trained(2, "one", point(2, 0.3), point(30, 0.55, 0.58)),
+        trained(3, "one", point(7, 0.6, 0.61, 0.62)),
+        trained(1, "ranks", point(11, 0.6, 0.61, 0.62)),
     ]
     text = time_to_skill.markdown(report | {"runs": runs})
+    assert "runs of 30M steps with matmul `auto`, two cores" in text
     assert "| one process on two threads | 3 | **9.0 minutes** |" in text
     assert "| two ranks of one thread | 1 | **11.0 minutes** |" in text
     assert "| one | 2 | not reached | 30.0M | 58.0% | |" in text.replace("  ", " ")
