@@ -306,6 +306,9 @@ def main() -> None:
         write_text(store.folder / SETTINGS_FILE, settings.to_json())
         if arguments.filled:
             with store.write() as connection:
+                count = connection.scalar(text("SELECT count(*) FROM matches WHERE worker = 'local-scale'"))
+                if count != arguments.matches:
+                    sys.exit(f"this recipe filled the database with {count:,} matches; give --matches {count}")
                 for derived in DERIVED:
                     connection.execute(delete(derived))
                 connection.execute(delete(jobs))
@@ -315,9 +318,6 @@ def main() -> None:
             print(f"filled in {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
         with store.read() as connection:
             shown = {name: connection.scalar(text(f"SHOW {name}")) for name in ("server_version", "shared_buffers")}
-            count = connection.scalar(text("SELECT count(*) FROM matches"))
-        if count != arguments.matches:
-            sys.exit(f"the database has {count:,} matches; give --matches {count}, or an empty one without --filled")
         figures = measure_ratings(store, settings)
         before = digest(store)
         figures |= measure_pairings(store, settings)
