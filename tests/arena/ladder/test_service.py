@@ -16,14 +16,17 @@ import pytest
 from arena_records import read_log
 from hostile import stock
 from postgres import postgres_server, postgres_url  # noqa: F401
-from sqlalchemy import select, text
+from sqlalchemy import Connection, delete, select, text
 from units import passed_off
 
 from palus.arena.jobs.worker import describe_here, play_order, work
+from palus.arena.ladder import scheduler
 from palus.arena.ladder.audit import suspension
 from palus.arena.ladder.charge import Charge
 from palus.arena.ladder.discovery import sweep_house
+from palus.arena.ladder.field_picture import Ledger
 from palus.arena.ladder.log import check_chain
+from palus.arena.ladder.queue import count_ready
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.service import ArenaService, Sources
@@ -50,6 +53,39 @@ def dump(store: Store) -> list[list[tuple[object, ...]]]:
             [tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key.columns))]
             for table in DERIVED
         ]
+
+
+def test_passes_go_on_while_the_record_of_a_long_log_is_read(
+    tmp_path: Path, url: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, may_read, seen = open_store(tmp_path, url), threading.Event(), Ledger.read
+    plan = Scheduler(store, ENDLESS, [PeriodicSweep(sweep_house, 1e9)], min_workers=2, seed=1)
+    plan.tick()
+    assert work(StoreSource(store, "w", ENDLESS, describe_here()), threading.Event(), max_jobs=2) == 2
+    plan.link()
+
+    def read(ledger: Ledger, connection: Connection) -> None:
+        assert may_read.wait(WAIT_S)
+        seen(ledger, connection)
+
+    def waiting() -> int:
+        with store.read() as connection:
+            return count_ready(connection, "pair", "SoccerTwos")
+
+    with store.write() as connection:
+        connection.execute(delete(jobs).where(jobs.c.state == "ready"))
+    monkeypatch.setattr(scheduler, "MANY_MATCHES", 3)  # there are four
+    monkeypatch.setattr(Ledger, "read", read)
+    later = Scheduler(store, ENDLESS, [], min_workers=2, seed=1)
+    later.tick()
+    later.tick()
+    assert waiting() == 0
+    may_read.set()
+    until = time.monotonic() + WAIT_S
+    while not waiting() and time.monotonic() < until:
+        later.tick()
+    assert waiting() > 0
+    store.close()
 
 
 def test_workers_that_compete_do_every_job_once(tmp_path: Path, url: str | None) -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -45,6 +46,8 @@ REFILL_BELOW, REFILL_TO = 1, 3
 does not count, or who takes everything and plays nothing would leave nothing to the others."""
 REFILL_AT_ONCE = 100
 """Pairs that are ordered in one pass; there are four a second."""
+MANY_MATCHES = 50_000
+"""Of a longer log a pass does not wait until it is known who met whom: that of ten million takes four seconds."""
 
 SEED_BITS = 53
 """Seeds survive readers of JSON that know only doubles."""
@@ -98,7 +101,7 @@ class Scheduler:
         self._store, self._settings, self._sweeps = store, settings, sweeps
         self._min_workers = min_workers
         self._rng = np.random.default_rng(seed)
-        self._ledgers = {env: Ledger(env, settings.season) for env in settings.envs}
+        self._ledgers: dict[str, Future[Ledger]] = {}
         self._beliefs: dict[str, Beliefs | None] = dict.fromkeys(settings.envs)
         self._lineups: dict[str, entries.Lineup | None] = dict.fromkeys(settings.envs)
         self._refitting, self._refresh_due_s = threading.Lock(), -np.inf
@@ -150,13 +153,15 @@ class Scheduler:
 
     def _fill_queue(self, env: str) -> None:
         """Order as many pairs as the workers will want next."""
+        ledger = self._ledger(env)
+        if ledger is None:
+            return
         with self._store.read() as connection:
             hands = self._count_hands(connection, env)
             ready = queue.count_ready(connection, "pair", env)
             if ready >= REFILL_BELOW * hands:
                 return
             waiting = [_order_of(payload) for payload in queue.open_payloads(connection, "pair", env)]
-            ledger = self._ledgers[env]
             ledger.read(connection)
             per_owner, before = self._settings.repos_per_owner, self._lineups[env]
             lineup = self._lineups[env] = entries.read_lineup(connection, env, repos_per_owner=per_owner, before=before)
@@ -175,6 +180,30 @@ class Scheduler:
             payloads[f"{queue.PAIR_KEY}{order.unit_id}"] = priority, order.to_payload()
         with self._store.write() as connection:
             queue.enqueue(connection, "pair", payloads, now_ms=now_ms())
+
+    def _ledger(self, env: str) -> Ledger | None:
+        """Who met whom so far; None while a long log is still read, in a thread of its own: passes go on meanwhile."""
+        if env not in self._ledgers:
+            pool = ThreadPoolExecutor(1, "ledger")
+            self._ledgers[env] = pool.submit(self._begun, env)
+            pool.shutdown(wait=False)
+        beginning = self._ledgers[env]
+        if not beginning.done():
+            with self._store.read() as connection:
+                beyond = select(matches.c.seq).where(matches.c.env == env).offset(MANY_MATCHES).limit(1)
+                if connection.scalar(beyond) is not None:
+                    return None
+        try:
+            return beginning.result()
+        except Exception:
+            del self._ledgers[env]  # begun again with the next pass
+            raise
+
+    def _begun(self, env: str) -> Ledger:
+        ledger = Ledger(env, self._settings.season)
+        with self._store.read() as connection:
+            ledger.read(connection)
+        return ledger
 
     def _draw_round(self, env: str) -> None:
         """The next round, when its time has come and the one before is played to the end."""
