@@ -40,7 +40,8 @@ class ObservationSpec:
 
     shape: (size,) a vector; (entities, size) a list of up to so many vectors, absent ones all zero; (channels, height,
     width) an image, uint8 until the network reads it. normalize: whether a network that normalises may. goal: it says
-    what is to be done, not how things are (`network_settings.goal_conditioning_type`).
+    what is to be done, not how things are (`network_settings.goal_conditioning_type`). sparse: two thirds of a vector
+    and more are zeros, as with rays and one-hot numbers; networks are faster then, and policies fit either way.
     Raises ValueError on a shape or a type that no encoder takes.
     """
 
@@ -49,6 +50,7 @@ class ObservationSpec:
     dtype: Literal["uint8", "float32"] = "float32"
     normalize: bool = True
     goal: bool = False
+    sparse: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if len(self.shape) not in (1, 2, 3) or min(self.shape, default=0) < 1:

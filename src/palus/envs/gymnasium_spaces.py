@@ -44,9 +44,9 @@ class ObservationReader:
 
 def _observation_spec(name: str, space: spaces.Space[Any]) -> ObservationSpec:
     if isinstance(space, spaces.Discrete):
-        return ObservationSpec(name, (int(space.n),))
+        return ObservationSpec(name, (int(space.n),), sparse=space.n > 2)
     if isinstance(space, spaces.MultiDiscrete):
-        return ObservationSpec(name, (int(space.nvec.sum()),))
+        return ObservationSpec(name, (int(space.nvec.sum()),), sparse=bool((space.nvec > 2).all()))
     if isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype not in (np.int8, np.bool_):
         height, width, channels = space.shape if _channels_last(space) else (*space.shape[1:], space.shape[0])
         return ObservationSpec(name, (channels, height, width), "uint8" if space.dtype == np.uint8 else "float32")

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from palus.config.network import NetworkSettings
 from palus.nn.cores import Core
-from palus.nn.encoders import Apart, InputLayer
+from palus.nn.encoders import Apart, InputLayer, reader_of
 from palus.nn.layers import Linear, fully_connected
 from palus.nn.parameters import kaiming, normal, xavier_uniform
 from palus.nn.small_attention import SelfAttention, attention_gain
@@ -39,8 +39,9 @@ class AttentionCritic(nn.Module):
         acted = sum(part.choices if isinstance(part, Discrete) else part.size for part in spec.actions.parts)
         self.encoder = (Apart if settings.encoding == "apart" else InputLayer)(spec.observations, settings, trust)
         width = self.encoder.out_features
-        self.observation = Linear(width, h, normal(gain))
-        self.action = Linear(width + acted, h, normal(gain))
+        reader = Linear if settings.encoding == "apart" else reader_of(spec.observations, settings)
+        self.observation = reader(width, h, normal(gain))
+        self.action = reader(width + acted, h, normal(gain))
         self.attention = SelfAttention(h)
         self.layers = fully_connected(h, [h] * settings.num_layers, settings.activation, kaiming(gain))
         self.core = Core(h, settings.memory)

@@ -24,6 +24,7 @@ from palus.nn.graph import Graph
 from palus.nn.layers import Activate, Chain, Convolution, Linear, MaxPool, fully_connected, named, write_onnx
 from palus.nn.parameters import kaiming, normal
 from palus.nn.small_attention import SelfAttention, attention_gain
+from palus.nn.sparse import FEWEST_NUMBERS, FEWEST_ZEROS, SparseLinear
 from palus.trust import NOBODY, Trust, load
 from palus.types import ObservationSpec
 
@@ -221,6 +222,20 @@ def _own_class(path: str, trust: Trust) -> Callable[..., nn.Module]:
     return found
 
 
+def normalizes(observation: ObservationSpec, settings: NetworkSettings) -> bool:
+    """Whether a network brings the observation to mean 0. Entities stay as they are: absent ones are known by zeros."""
+    names = settings.normalize_names
+    wanted = settings.normalize and (names is None or observation.name in names)
+    return wanted and observation.normalize and (observation.is_image or observation.is_vector)
+
+
+def reader_of(observations: Sequence[ObservationSpec], settings: NetworkSettings) -> type[Linear]:
+    """The layer that reads these side by side."""
+    zeros = sum(o.size for o in observations if o.sparse and o.is_vector and not normalizes(o, settings))
+    read = sum(o.size if o.is_vector else np.inf for o in observations)  # what is encoded first has no zeros
+    return SparseLinear if zeros >= FEWEST_ZEROS * read and read >= FEWEST_NUMBERS else Linear
+
+
 def width_of(encoder: nn.Module) -> int:
     """The encoder's `out_features`, which torch's modules declare as something more general."""
     return int(getattr(encoder, "out_features"))  # noqa: B009 (mypy knows no such attribute)
@@ -250,7 +265,8 @@ class Apart(nn.Module):
             if o.is_image:
                 encoders[o.name] = _image_encoder(o, settings, trust)
             elif o.is_vector:
-                encoders[o.name] = fully_connected(o.size, widths, settings.activation, name="mlp_head")
+                first = reader_of([o], settings)
+                encoders[o.name] = fully_connected(o.size, widths, settings.activation, name="mlp_head", first=first)
             else:
                 encoders[o.name] = EntityEncoder([o], 0)
         self.encoders = nn.ModuleDict(encoders)
@@ -335,7 +351,9 @@ class Joint(InputLayer):
         self.layers: Chain | GoalLayers = (
             GoalLayers(self.out_features, _goal_columns(observations, self.encoders), units, number, activation)
             if goals
-            else fully_connected(self.out_features, [units] * number, activation)
+            else fully_connected(
+                self.out_features, [units] * number, activation, first=reader_of(observations, settings)
+            )
         )
         self.out_features = self.layers.out_features
 

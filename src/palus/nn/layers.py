@@ -198,12 +198,18 @@ def named(name: str, module: nn.Module, out_features: int) -> Chain:
 
 
 def fully_connected(
-    in_features: int, widths: Sequence[int], activation: str, init: Init | None = None, name: str = ""
+    in_features: int,
+    widths: Sequence[int],
+    activation: str,
+    init: Init | None = None,
+    name: str = "",
+    first: type[Linear] = Linear,
 ) -> Chain:
-    """Linear layers of those widths, each followed by the activation; empty for no widths. name: see `named`."""
+    """Linear layers of those widths, each followed by the activation; empty for no widths. name: see `named`. first:
+    the kind of the first one."""
     layers: list[nn.Module] = []
     for width in widths:
-        layers += [Linear(in_features, width, init), Activate(activation)]
+        layers += [(Linear if layers else first)(in_features, width, init), Activate(activation)]
         in_features = width
     chain = Chain(*layers)
     chain.out_features = in_features

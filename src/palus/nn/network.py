@@ -29,6 +29,7 @@ from palus.nn.place import CPU, Placement
 from palus.nn.preprocessing import Preprocessor, Rows
 from palus.nn.running import CLIP, RunningMoments
 from palus.nn.small_attention import SelfAttention
+from palus.nn.sparse import SparseLinear
 from palus.nn.symmetry import images
 from palus.trust import NOBODY, Trust
 from palus.types import F32, I64, AnyArray, BehaviorSpec, Discrete
@@ -88,7 +89,7 @@ class Network(nn.Module):
         self.inputs = Preprocessor(spec.observations, settings, joined, dtype, place)
         self.scalers = self.inputs.scalers
         for module in self.modules() if not place.compiled else ():
-            if isinstance(module, SelfAttention):
+            if isinstance(module, SelfAttention | SparseLinear):
                 module.compiled = False
         self.returns: RunningMoments | None = None
         self.int8: Int8Acting | None = None

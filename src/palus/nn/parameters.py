@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -62,6 +63,16 @@ def tree_sum(parts: Sequence[Tensor]) -> Tensor:
     return parts[0]
 
 
+@runtime_checkable
+class Packing(Protocol):
+    """A layer that keeps its weights in another order, too."""
+
+    weight: Tensor
+
+    def pack(self) -> None:
+        """The weights have changed."""
+
+
 class FlatParameters:
     """The weights of a module in one vector; the module's parameters become views of `work`.
 
@@ -82,8 +93,11 @@ class FlatParameters:
         for leaf, view in zip(leaves.values(), self._views(self.work).values(), strict=True):
             leaf.data = view
         self._image: Tensor | None = None
+        places = {id(leaf): number for number, leaf in enumerate(leaves.values())}
+        self._packed = [(places[id(inner.weight)], inner) for inner in module.modules() if isinstance(inner, Packing)]
         self.tensors, self._leaves = leaves, list(leaves.values())
         self.masters, self._grad_views = self._views(self.master), list(self._views(self.gradient).values())
+        self.refresh()
 
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
         parts = torch.split(flat, [math.prod(shape) for shape in self.shapes.values()])
@@ -132,11 +146,14 @@ class FlatParameters:
             view.copy_(tree_sum(found)) if found else view.zero_()
 
     def refresh(self, shard: Shard | None = None) -> None:
-        """Bring `work`, or a shard of it, up to date after `master` changed."""
+        """Bring `work`, or a shard of it, and what is made from it up to date after `master` changed."""
         if self.work.data_ptr() != self.master.data_ptr():
             part = slice(shard.start, shard.end) if shard else slice(None)
             with torch.no_grad():
                 self.work[part].copy_(self.master[part])
+        for number, layer in self._packed:
+            if shard is None or shard.first_tensor <= number < shard.end_tensor:
+                layer.pack()
 
     def load(self, flat: Tensor) -> None:
         """Replace all weights. flat: same length as `master`. Raises ModelError where tied ones differ."""

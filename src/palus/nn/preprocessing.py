@@ -10,7 +10,7 @@ from torch import Tensor
 
 from palus.config.network import NetworkSettings
 from palus.nn.bfloat16 import kernel_view
-from palus.nn.encoders import VECTORS
+from palus.nn.encoders import VECTORS, normalizes
 from palus.nn.place import Placement
 from palus.nn.running import ObservationScaler
 from palus.types import I64, RAY_DISTANCES, RAY_TAGS, AnyArray, ObservationSpec
@@ -112,12 +112,9 @@ class Preprocessor:
 
 
 def scaler_of(observation: ObservationSpec, settings: NetworkSettings) -> ObservationScaler:
-    """An observation's way into a network. Entities stay as they are: absent ones are known by their zeros."""
-    names = settings.normalize_names
-    wanted = settings.normalize and (names is None or observation.name in names)
+    """An observation's way into a network."""
     divisor = settings.image_scale if observation.dtype == "uint8" else 1.0
-    is_list = not (observation.is_image or observation.is_vector)
-    return ObservationScaler(observation.shape, divisor, wanted and observation.normalize and not is_list)
+    return ObservationScaler(observation.shape, divisor, normalizes(observation, settings))
 
 
 def expanded(tags: Tensor, distances: Tensor, size: int) -> Tensor:

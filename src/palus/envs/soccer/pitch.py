@@ -79,7 +79,9 @@ class Role:
     def spec(self) -> BehaviorSpec:
         """What learners see of it."""
         sizes = tuple(FRAMES * size for size in self.frame_sizes)
-        return replace(BehaviorSpec.of_vectors(self.behavior, sizes, (3, 3, 3)), reflection=self.reflection)
+        spec = BehaviorSpec.of_vectors(self.behavior, sizes, (3, 3, 3))
+        rays = tuple(replace(o, sparse=True) for o in spec.observations)  # two numbers of each are not zero
+        return replace(spec, observations=rays, reflection=self.reflection)
 
     @property
     def reflection(self) -> Reflection:
