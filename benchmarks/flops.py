@@ -2,7 +2,8 @@
 
 Counted are the products of linear layers, 2 per weight and row: one pass forward, one for the weights' gradient, and
 one for the input's gradient unless the input is an observation. Attention's products between agents, activations,
-normalisation, losses, sampling and Adam are not counted: their time lowers the efficiency, nothing makes up for it.
+normalisation, losses, sampling and Adam are not counted: their time lowers the efficiency. Products with zeros are
+counted, which layers of rays skip in fp32: that raises it.
 """
 
 from __future__ import annotations
