@@ -2,6 +2,7 @@
 
     python benchmarks/cycles.py paths                              matrix paths and their rates
     python benchmarks/cycles.py cycles --trainer poca --path bf16  whole collect + learn cycles, after one warm-up
+    python benchmarks/cycles.py cycles --path highest --dense      the same where zeros of rays are multiplied, too
     python benchmarks/cycles.py start --trainer ppo                seconds from the start of the process to milestones
     python benchmarks/cycles.py extras --trainer poca              what a whole run does besides its cycles
 
@@ -30,6 +31,7 @@ from palus.learn import ALGORITHMS
 from palus.learn.learner import Learner
 from palus.learn.poca import POCA
 from palus.nn.matmul import EXACT_ERROR, PATHS, MatmulPath, choose, measure
+from palus.nn.sparse import SparseLinear
 from palus.rollout.collector import InProcessCollector
 from palus.rollout.rollout import Rollout
 from palus.run.trainee import Trainee
@@ -181,12 +183,14 @@ def update_flop(trainee: Trainee, shapes: flops.Shapes, rollout: Rollout) -> flo
 
 
 def gradient_error(trainer: str, path: MatmulPath) -> float:
-    """Relative difference between the gradient on this path and the one in fp32, at the same weights and inputs."""
+    """Relative difference between the gradient on this path and the one of dense layers in fp32, at the same weights
+    and inputs."""
     behavior = load_run(PRESETS[trainer]).behaviors[BEHAVIOR]
     spec = make(BEHAVIOR, 1).spec.behavior(BEHAVIOR)
-    flat = []
-    for each in (MatmulPath("highest", 0.0, 0.0), path):
+    flat, compiled = [], SparseLinear.compiled
+    for each, skips in ((MatmulPath("highest", 0.0, 0.0), False), (path, compiled)):
         each.activate()
+        SparseLinear.compiled = skips
         learner = ALGORITHMS[trainer](behavior, spec, each.dtype, SEED)
         flat.append(gradient(learner).double())
     path.activate()
@@ -276,8 +280,10 @@ def main() -> None:
     parser.add_argument("--path", choices=["auto", *PATHS], default="auto")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cycles", type=int, default=2)
+    parser.add_argument("--dense", action="store_true", help="layers of rays multiply zeros, too")
     parser.add_argument("--started", type=float, default=time.time(), help="time.time() at the launch, for `start`")
     a = parser.parse_args()
+    SparseLinear.compiled = not a.dense
     results: dict[str, Callable[[], dict[str, object]]] = {
         "paths": measure_paths,
         "cycles": lambda: measure_cycles(a.trainer, a.path, a.threads, a.cycles),

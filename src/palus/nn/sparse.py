@@ -1,7 +1,7 @@
 """A linear layer of rows that are mostly zeros, such as rays: what is zero is not multiplied. float32, on the CPU.
 
-Three quarters of what an agent of SoccerTwos sees are zeros, and the layer that reads it is a third to a half of its
-network's products. What a row gives depends on no other row.
+Three quarters of what an agent of SoccerTwos sees are zeros, and the layers that read it are a third of the products
+of PPO's stock networks. What a row gives depends on no other row.
 """
 
 from __future__ import annotations
@@ -118,6 +118,7 @@ def _multiply(starts: I64, places: I32, values: F32, tiles: F32, out: F32) -> No
         tile = tiles[j]
         for r in range(starts.shape[0] - 1):
             row = out[r, j * TILE : (j + 1) * TILE]
+            # The context is Numba's to give, and mypy counts it.
             _add_rows(places, values, starts[r], starts[r + 1], tile, row)  # type: ignore[call-arg]
 
 
@@ -173,7 +174,7 @@ def _add_rows(context: Any, places: Any, values: Any, first: Any, end: Any, tile
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, tiles: Tensor) -> Tensor:
-        ctx.rows, ctx.width = SparseRows.of(x.detach().numpy()), x.shape[1]
+        ctx.rows, ctx.width = SparseRows.of(x.numpy()), x.shape[1]
         out = bias.detach().repeat(len(x), 1)
         ctx.rows.add_product(tiles, out)
         return out
@@ -212,7 +213,7 @@ class SparseLinear(Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., in_features] -> [..., out_features]."""
-        if self._tiles is None or not self.compiled or x.requires_grad or x.dtype != torch.float32:
+        if self._tiles is None or not self.compiled or x.requires_grad:
             return super().forward(x)
         flat = x.reshape(-1, self.in_features)
         return _product(flat, self.weight, self.bias, self._tiles).view(*x.shape[:-1], -1)
