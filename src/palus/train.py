@@ -29,6 +29,9 @@ from palus.run.session import interruptible
 from palus.run.trainee import Trainee
 from palus.trust import NOBODY, Trust
 
+BOOK_SECONDS = 1.0
+"""The book is written for readers, so many seconds apart at the least; checkpoints write it, too."""
+
 
 @dataclass(frozen=True)
 class TrainingResult:
@@ -165,7 +168,7 @@ class Run(Parts):
             elo, values = self.league.elo.get(trainee.policy), self._values(trainee) if is_due else {}
             self.report.advance(number, self.wall_seconds, elo, performance | values, self._statistics(number))
             self.saving.keep_best(trainee, self.report)
-        if is_due:
+        if is_due and time.monotonic() - self.book_written > BOOK_SECONDS:
             self._write_book()
         if self.exchange is not None:
             self.exchange.greet(self.steps)

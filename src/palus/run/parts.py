@@ -5,6 +5,7 @@ What they do with each other is `palus.train`, which is to be read first.
 
 from __future__ import annotations
 
+import math
 import secrets
 import tempfile
 import time
@@ -141,6 +142,7 @@ class Parts:
         self.lessons = Lessons(run)
         self.opening: list[str] = []  # where the weights come from, in ML-Agents' words
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
+        self.book_written = -math.inf  # by the monotonic clock
         try:
             self._begin(saved)
         except BaseException:
@@ -318,6 +320,7 @@ class Parts:
 
     def _write_book(self) -> None:
         """For readers, so that it goes wrong costs no training."""
+        self.book_written = time.monotonic()
         try:
             self.saving.write_book(self.book, self.steps)
         except StorageError as error:

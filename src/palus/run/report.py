@@ -181,17 +181,18 @@ class Report:
         values |= {f"Performance/{line.trainee.unit.title()} per Second": line.rate}
         if elo is not None:
             values["Self-play/ELO"] = elo
+        contents = {tag: summary.scalar("value", value) for tag, value in values.items()}
         for tag, value in values.items():
-            self._write(line, tag, summary.scalar("value", value), step)
             self._timers.gauge(line.trainee.label, tag, value, record.numbers_of(tag))
         for tag, value in (("Is Training", float(_is_training(line, step))), ("Step", float(step))):
             self._timers.gauge(line.trainee.label, tag, value)
         if record.episodes:
-            self._write(line, "Environment/Cumulative Reward_hist", _histogram(record.rewards), step)
+            contents["Environment/Cumulative Reward_hist"] = _histogram(record.rewards)
         for tag, numbers in statistics.spread.items():
-            self._write(line, f"{tag}_hist", _histogram(numbers), step)
+            contents[f"{tag}_hist"] = _histogram(numbers)
         if record.group_rewards:
-            self._write(line, "Environment/Group Cumulative Reward_hist", _histogram(record.group_rewards), step)
+            contents["Environment/Group Cumulative Reward_hist"] = _histogram(record.group_rewards)
+        self._write(line, contents, step)
         self._note_values(line.trainee, step, values)
         self.tell(_text(line, record, step, seconds, values))
 
@@ -211,11 +212,17 @@ class Report:
                 self.warn(f"{error}. Training goes on; the live page lacks what was not written.")
             self._log_failed = True
 
-    def _write(self, line: _Line, tag: str, content: Any, step: int) -> None:
-        """One value under exactly that tag; tensorboardX's own calls would turn ML-Agents' blanks into underscores."""
-        if line.writer is not None:
+    def _write(self, line: _Line, contents: Mapping[str, Any], step: int) -> None:
+        """Values under exactly these tags, in one event; tensorboardX's own calls would turn ML-Agents' blanks into
+        underscores."""
+        if line.writer is None:
+            return
+        whole, *others = contents.values()
+        for tag, content in contents.items():
             content.value[0].tag = tag
-            line.writer.file_writer.add_summary(content, step)
+        for content in others:
+            whole.value.extend(content.value)
+        line.writer.file_writer.add_summary(whole, step)
 
     def scores(self, step: int, scores: Mapping[str, float], number: int = 0) -> None:
         """Shares of points of learner `number` against the baselines, when they were just played."""
@@ -223,8 +230,7 @@ class Report:
             return
         self.last_scores = dict(scores)
         line = self.lines[number]
-        for name, score in scores.items():
-            self._write(line, f"Baselines/{name}", summary.scalar("value", score), step)
+        self._write(line, {f"Baselines/{name}": summary.scalar("value", score) for name, score in scores.items()}, step)
         self._note_values(line.trainee, step, {f"Baselines/{name}": score for name, score in scores.items()})
         text = ", ".join(f"{score:.1%} against {name}" for name, score in scores.items())
         self.tell(f"{line.trainee.label}. Step: {step}. Share of points: {text}.")

@@ -10,7 +10,7 @@ from pathlib import Path
 from palus.config import RunFile, dump_run
 from palus.errors import CheckpointError, ModelError, StorageError, TrustError
 from palus.export.bundle import Provenance, write_bundle
-from palus.export.policy_file import parse_policy, read_policy, write_policy
+from palus.export.policy_file import PolicyFile, parse_policy, read_policy, write_policy
 from palus.files import write_bytes, write_text
 from palus.hub.model_card import refresh_card
 from palus.league.book import FILE, Book
@@ -37,6 +37,7 @@ class Saving:
         self, run: RunFile, spec: GameSpec, folder: RunFolder, trainees: Sequence[Trainee], trust: Trust
     ) -> None:
         self.run, self.spec, self.folder, self.trainees, self.trust = run, spec, folder, trainees, trust
+        self._newest: tuple[Path, PolicyFile] | None = None  # of the snapshots: the one that is loaded next
 
     def path(self, trainee: Trainee, snapshot: int) -> Path:
         """Where a snapshot of a learner lies."""
@@ -47,7 +48,9 @@ class Saving:
         trainee = self.trainees[contender.policy]
         for other in self.trainees:  # a kill may have left one of this number, maybe of another behavior
             self.path(other, snapshot).unlink(missing_ok=True)
-        write_policy(self.folder.own(self.path(trainee, snapshot)), trainee.policy_file(self.spec, snapshot))
+        path, file = self.folder.own(self.path(trainee, snapshot)), trainee.policy_file(self.spec, snapshot)
+        write_policy(path, file)
+        self._newest = path, file
 
     def find(self, snapshot: int) -> Path:
         """The file of a snapshot. Raises CheckpointError when it is gone."""
@@ -60,7 +63,8 @@ class Saving:
     def load_policy(self, path: Path) -> Network:
         """The network of a file, in the number format and on the device of the run. Raises CheckpointError when it is
         gone."""
-        file, own = read_policy(path), self.trainees[0].learner.network
+        newest, own = self._newest, self.trainees[0].learner.network
+        file = newest[1] if newest is not None and newest[0] == path else read_policy(path)
         return Network.acting(
             file.spec, file.settings, file.arrays, own.weights.work.dtype, trust=self.trust, place=own.place
         )
