@@ -40,7 +40,7 @@ def test_a_source_makes_many_or_one_of_a_game_however_it_is_stepped() -> None:
 
 
 def test_only_games_that_have_a_use_for_threads_are_told_of_them() -> None:
-    assert len(GameSource("SoccerTwos").batch(8, threads=2)._ranges) == 2  # type: ignore[attr-defined]
+    assert len(GameSource("SoccerTwos").batch(64, threads=2)._ranges) == 2  # type: ignore[attr-defined]
     assert GameSource("DuelToy").batch(8, threads=2).num_matches == 8
 
 

@@ -89,11 +89,15 @@ class GameSource:
         """Whether the factory makes many matches that step in one call: then `num_matches` is its first argument."""
         return "num_matches" in _parameters(self._factory())
 
-    def batch(self, num_matches: int, threads: int = 1, *, record: bool = False) -> MultiAgentEnv:
-        """So many matches behind one `MultiAgentEnv`. threads, record (what there is to see): for games that can."""
+    def batch(
+        self, num_matches: int, threads: int = 1, *, record: bool = False, spinning: bool = False
+    ) -> MultiAgentEnv:
+        """So many matches behind one `MultiAgentEnv`. threads, record (what there is to see), spinning (threads that
+        wait at work, for cores with nothing else to do): for games that can."""
         if not self.prefers_batch:
             return cast(MultiAgentEnv, Matches(self.single, num_matches, record=record))
-        wanted = ({"threads": threads} if threads > 1 else {}) | ({"record": True} if record else {})
+        wanted = {"threads": threads} if threads > 1 else {}
+        wanted |= {name: True for name, given in (("record", record), ("spinning", spinning)) if given}
         options = {name: value for name, value in wanted.items() if name in _parameters(self._factory())}
         return cast(MultiAgentEnv, self._make((num_matches,), {**options, **self.options}))
 

@@ -102,7 +102,7 @@ def make_collector(
         size = first.rollout_rows(rows, run.palus.num_matches or 1)
         matches = run.palus.num_matches or max(1, size // (rows * min(horizon, TARGET_ROLLOUT_STEPS)))
         steps = -(-size // (matches * rows))
-        env = source.batch(share.of(matches, "palus.num_matches"), threads)
+        env = source.batch(share.of(matches, "palus.num_matches"), threads, spinning=not place.compiled)
         room = partial(room_for, rays=rays_of(env) if compact else None, zeros=place.zeros)
         return InProcessCollector(
             env, learners, cast, steps, seed, rows_per_match, load, threads, members, scripts, draws, share, room, place

@@ -90,17 +90,29 @@ def test_recording_names_the_kicker_and_traces_every_fixed_step():
     assert np.array_equal(env.trace[0, 4, 12:], env.ball_pos[0])
 
 
-def test_same_seeds_and_actions_give_the_same_bits_for_any_number_of_matches_and_threads():
-    few, many = SoccerTwos(3), SoccerTwos(8, threads=3)
+@pytest.mark.parametrize("threads", [{"threads": 3}, {"threads": 6, "spinning": True}], ids=["pool", "spinning"])
+def test_same_seeds_and_actions_give_the_same_bits_for_any_number_of_matches_and_threads(threads):
+    few, many = SoccerTwos(3), SoccerTwos(216, **threads)
+    assert len(many._ranges) == 3
     few.reset(np.array([11, 12, 13]))
-    many.reset(np.array([0, 1, 2, 11, 12, 13, 3, 4]))
+    seeds = np.arange(100, 316)
+    seeds[71:74] = 11, 12, 13  # of two threads' matches
+    many.reset(seeds)
     rng = np.random.default_rng(0)
     for _ in range(300):
-        actions = random_actions(rng, 8)
+        actions = random_actions(rng, 216)
         many.step([actions])
-        few.step([actions[3:6]])
+        few.step([actions[71:74]])
         for mine, theirs in zip(few.get_state().values(), many.get_state().values(), strict=True):
-            assert np.array_equal(mine, theirs[3:6])
+            assert np.array_equal(mine, theirs[71:74])
+    plain = SoccerTwos(216)
+    plain.set_state(many.get_state())
+    rows = np.random.default_rng(1).permutation(864).astype(np.int32).reshape(216, 4)
+    seen = [room_for(env.spec.behaviors[0], 864, rays=env.rays["SoccerTwos"]) for env in (plain, many)]
+    for env, room in zip((plain, many), seen, strict=True):
+        env.observe("SoccerTwos", rows, room)
+    for name, array in seen[0].items():
+        assert np.array_equal(array, seen[1][name]) and array.any(), name
 
 
 def test_field_turned_by_180_degrees_with_colours_swapped_is_the_same_game():

@@ -7,6 +7,7 @@ them as fields of the globals `PITCH` and `SENSOR`; `compiled` makes the same ke
 from __future__ import annotations
 
 import hashlib
+import importlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -52,13 +53,38 @@ def kernel(function: Callable[..., Any]) -> Any:
     Numba itself watches only the file of the entry point: after an edit of the physics it would go on with the old
     one. Where this folder is not writable, Numba falls back to the user's cache folder.
     """
+    return _cached(function)
+
+
+def _cached(function: Callable[..., Any], **options: Any) -> Any:
     with _naming_the_cache:
         before = config.CACHE_DIR
         config.CACHE_DIR = str(HERE / "__pycache__" / f"kernels-{SOURCES}")
         try:
-            return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+            return numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function)
         finally:
             config.CACHE_DIR = before
+
+
+def side_by_side(loop: Callable[..., Any], entry: Any, name: str) -> Any:
+    """A loop over ranges (`numba.prange`) that calls an entry point by its global name, on threads of OpenMP's.
+
+    They wait for the next call spinning, so it reaches them in microseconds, where threads of Python's are woken one
+    after the other; it takes cores that have nothing else to do. entry: as `compiled` made it; name: as there.
+    """
+    config.THREADING_LAYER = "omp"  # several threads of Python's may call
+    copy = FunctionType(loop.__code__, {**loop.__globals__, entry.py_func.__name__: entry}, loop.__name__)
+    copy.__qualname__ = f"{loop.__qualname__}_{name}"
+    return _cached(copy, parallel=True)
+
+
+def has_openmp() -> bool:
+    """Whether Numba finds it here."""
+    try:
+        importlib.import_module("numba.np.ufunc.omppool")
+    except ImportError:
+        return False
+    return True
 
 
 def compiled(entry: Any, name: str, **constants: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from palus.envs.soccer import match
-from palus.envs.soccer.compile import compiled
+from palus.envs.soccer.compile import compiled, has_openmp, side_by_side
 from palus.envs.soccer.geometry import STEPS_PER_DECISION
 from palus.envs.soccer.pitch import FRAMES, GROUNDS, Ground, Pitch, pitch_of, sensors_of
 from palus.envs.soccer.state import new_outcome, new_state
@@ -20,16 +21,23 @@ from palus.errors import EnvError
 from palus.types import F32, F64, I32, I64, RAY_DISTANCES, RAY_TAGS, AgentSpec, AnyArray, GameSpec, Step
 
 TOUCH_REWARD = 0.2
+WAKING = 25
+"""Matches whose decision takes as long as to wake a thread, about: a thread too many costs more than it takes over."""
+SPINNING = 4
+"""The fewest threads of which half may spin, the others being left to who decides."""
 
 
 class _Kernels(NamedTuple):
-    """The kernels of a game. look: takes a first frame anew. observe, compact: by behavior, of each sensor."""
+    """The kernels of a game. look: takes a first frame anew. observe, compact: by behavior, of each sensor. steps,
+    compacts: the same of several ranges of matches side by side."""
 
     reset: Any
     step: Any
     look: Any
     observe: dict[str, tuple[Any, ...]]
     compact: dict[str, tuple[Any, ...]]
+    steps: Any
+    compacts: dict[str, tuple[Any, ...]]
 
 
 @cache
@@ -49,7 +57,14 @@ def _kernels_of(ground: Ground) -> tuple[Pitch, _Kernels]:
     reset, step, look = (
         compiled(entry, name, PITCH=pitch) for entry in (match.reset_range, match.step_range, match.refresh_frames)
     )
-    return pitch, _Kernels(reset, step, look, observe, compact)
+    compacts = {
+        behavior: tuple(
+            side_by_side(match.observe_ranges, own, f"{name}-{behavior}-{i}") for i, own in enumerate(entries)
+        )
+        for behavior, entries in compact.items()
+    }
+    steps = side_by_side(match.step_ranges, step, name)
+    return pitch, _Kernels(reset, step, look, observe, compact, steps, compacts)
 
 
 class Soccer:
@@ -61,7 +76,8 @@ class Soccer:
     (the original depends on the order in which its objects were made; with "agent" the matches of all Unity-trained
     policies at hand last about as long as Unity logged, with "ball" some of them a half longer).
     record: keep `trace` and `kick` of the latest decision.   max_steps: fixed steps until a match is truncated.
-    threads: ranges of matches stepped at the same time; the results do not depend on it.
+    threads: ranges of matches stepped at the same time; the results do not depend on it. spinning: by threads that wait
+    for the next decision at work (`compile.side_by_side`), where there are four or more and Numba has them.
 
     Live arrays for scripted players and recorders, in the order of `spec.agents`, not to be written to:
     agent_pos [N, P, 2] (x, z) m, agent_vel [N, P, 2] m/s, agent_yaw [N, P] degrees, ball_pos [N, 2], ball_vel [N, 2],
@@ -80,6 +96,7 @@ class Soccer:
         record: bool = False,
         max_steps: int = 5000,
         threads: int = 1,
+        spinning: bool = False,
     ) -> None:
         """Raises EnvError for no game, sizes below one and an unknown kick_point."""
         if env_id not in GROUNDS:
@@ -130,9 +147,12 @@ class Soccer:
         self.trace: F32 = outcome.trace
         self.trace_length: I32 = outcome.trace_length
         self.kick: NDArray[np.int8] = outcome.kick
-        bounds = np.linspace(0, num_matches, min(threads, num_matches) + 1).astype(int).tolist()
-        self._ranges = list(itertools.pairwise(bounds))
-        self._pool = ThreadPoolExecutor(len(self._ranges) - 1) if len(self._ranges) > 1 else None
+        spins = spinning and threads >= SPINNING and has_openmp()
+        parts = threads // 2 if spins else max(1, min(threads, round(math.sqrt(num_matches / WAKING))))
+        bounds = np.linspace(0, num_matches, min(parts, num_matches) + 1).astype(np.int64)
+        self._spinning = bounds if spins else None
+        self._ranges = list(itertools.pairwise(bounds.tolist()))
+        self._pool = ThreadPoolExecutor(len(self._ranges) - 1) if len(self._ranges) > 1 and not spins else None
 
     def reset(self, seeds: I64) -> None:
         """Start N new matches. seeds: [N] integers; slot n's matches depend on seeds[n] alone."""
@@ -157,11 +177,15 @@ class Soccer:
         if kernels is None:
             known = ", ".join(self._kernels.observe)
             raise EnvError(f"{self.spec.env_id} has no behavior {behavior!r}; there are {known}")
-        for name, kernel, compact in zip(self.rays[behavior], kernels, self._kernels.compact[behavior], strict=True):
+        for k, name in enumerate(self.rays[behavior]):
             if name in out:
-                kernel(objects, fractions, rows, out[name])
+                kernels[k](objects, fractions, rows, out[name])
+                continue
+            given = objects, fractions, rows, out[name + RAY_TAGS], out[name + RAY_DISTANCES]
+            if self._spinning is None:
+                self._kernels.compact[behavior][k](*given)
             else:
-                compact(objects, fractions, rows, out[name + RAY_TAGS], out[name + RAY_DISTANCES])
+                self._kernels.compacts[behavior][k](*given, self._spinning)
 
     def step(self, actions: Sequence[F32]) -> Step:
         """Play one decision; actions: per behavior [N, P_b, 3] branch indices. The result lives until the next step."""
@@ -171,19 +195,14 @@ class Soccer:
                 found = f"actions of {behavior} have shape {np.shape(chosen)}"
                 raise EnvError(f"{self.spec.env_id}.step: {found}; expected {mine.shape}")
             mine[...] = chosen
-        self._in_ranges(
-            lambda first, last: self._kernels.step(
-                self._state,
-                self._outcome,
-                self._actions,
-                self._touch_reward,
-                self._kick_on_ball,
-                self._max_steps,
-                self._record,
-                first,
-                last,
-            )
-        )
+        given = (
+            self._state, self._outcome, self._actions, self._touch_reward, self._kick_on_ball, self._max_steps,
+            self._record,
+        )  # fmt: skip
+        if self._spinning is None:
+            self._in_ranges(lambda first, last: self._kernels.step(*given, first, last))
+        else:
+            self._kernels.steps(*given, self._spinning)
         over, winner = self._outcome.match_over, self._outcome.winner
         if over.any():
             self._step.points[over] = np.where(winner[over, None] < 0, self._held, winner[over, None] == np.arange(2))
@@ -221,7 +240,8 @@ class Soccer:
     def _in_ranges(self, work: Callable[[int, int], None]) -> None:
         """Run `work(first, last)` over all matches, one thread per range; the caller's thread takes the last one."""
         if self._pool is None:
-            work(0, self.num_matches)
+            for first, last in self._ranges:
+                work(first, last)
             return
         futures = [self._pool.submit(work, first, last) for first, last in self._ranges[:-1]]
         work(*self._ranges[-1])

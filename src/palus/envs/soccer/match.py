@@ -10,6 +10,7 @@ operation, and so every bit, is given by this text.
 from __future__ import annotations
 
 import numpy as np
+from numba import prange
 
 from palus.envs.soccer.compile import inlined, inner, kernel
 from palus.envs.soccer.geometry import (
@@ -222,3 +223,16 @@ def observe_compact(objects, fractions, rows, tags, distances):
             if rows[n, p] >= 0:
                 a = SENSOR.first_agent + p
                 write_compact(objects[n, a], fractions[n, a], tags[rows[n, p]], distances[rows[n, p]])
+
+
+def step_ranges(state, outcome, actions, touch_reward, kick_on_ball, max_steps, record, bounds):
+    """`step_range` of the ranges between these bounds, side by side. For `compile.side_by_side`."""
+    for k in prange(len(bounds) - 1):
+        step_range(state, outcome, actions, touch_reward, kick_on_ball, max_steps, record, bounds[k], bounds[k + 1])
+
+
+def observe_ranges(objects, fractions, rows, tags, distances, bounds):
+    """`observe_compact` of the matches between these bounds, side by side."""
+    for k in prange(len(bounds) - 1):
+        a, b = bounds[k], bounds[k + 1]
+        observe_compact(objects[a:b], fractions[a:b], rows[a:b], tags, distances)
