@@ -39,7 +39,7 @@ test-cluster: .venv/dev,cluster.stamp  ## the tests that start a Ray cluster on 
 
 DEVICE ?= cuda
 test-device: .venv/dev.stamp  ## the tests of torch's path on a device: DEVICE=cuda, cuda:1, mps, or elsewhere, which needs no GPU
-	@PALUS_TEST_DEVICE=$(DEVICE) .venv/bin/pytest -m '' tests/learn/test_device.py tests/run/test_devices.py
+	@PALUS_TEST_DEVICE=$(DEVICE) .venv/bin/pytest -m '' tests/learn/test_device.py tests/nn/test_crowd.py tests/run/test_devices.py
 
 lint: .venv/dev.stamp  ## style, formatting, types
 	@.venv/bin/ruff check

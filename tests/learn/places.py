@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from palus.nn.matmul import MatmulPath
 from palus.nn.place import Placement
 
 COMPILER = shutil.which("c++")
@@ -42,6 +43,8 @@ def elsewhere() -> torch.device:
 
 
 def _named(name: str) -> Placement:
+    if name.startswith("cuda"):
+        MatmulPath("highest", 0.0, 0.0).activate(torch.device(name))  # torch by itself rounds in convolutions
     return Placement(elsewhere() if name == "elsewhere" else torch.device(name), compiled=False)
 
 

@@ -7,6 +7,7 @@ left behind on the CPU.
 
 import types
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -55,7 +56,7 @@ def same_update(ours, theirs, rollout):
     assert found.keys() == expected.keys() and found
     for tag in found:
         assert found[tag] == pytest.approx(expected[tag], rel=1e-4, abs=1e-5), tag
-    np.testing.assert_allclose(theirs.optimizer.mean.cpu(), ours.optimizer.mean, atol=1e-5)
+    np.testing.assert_allclose(*(own.optimizer.state_dict()["mean"] for own in (theirs, ours)), atol=1e-5)
     assert float(ours.optimizer.mean.abs().max()) > 1e-3
 
 
@@ -123,8 +124,8 @@ def test_reading_a_number_back_cannot_be_captured():
     bare.device_steps.held |= {name: tensor.to("meta") for name, tensor in there.device_steps.held.items()}
 
     def objective(held):
-        loss, means = bare.objective(held)
-        return loss / held["counts"].sum().item(), means
+        wanted = bare.objective(held)
+        return replace(wanted, means=[wanted.means[0] / held["counts"].sum().item(), *wanted.means[1:]])
 
     with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
         bare.device_steps.work(objective)

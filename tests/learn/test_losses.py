@@ -1,22 +1,30 @@
-"""The compiled loss against the formula beside it, value and every gradient, and both against numbers by hand."""
+"""Both forms of the loss against the formula as printed, value and every gradient, and against numbers by hand."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
+from formulas import surrogate_formula
 
-from palus.learn.losses import clipped_policy_loss, linear_schedule, surrogate, surrogate_formula, value_loss
+from palus.learn.losses import (
+    clipped_policy_loss,
+    linear_schedule,
+    surrogate,
+    surrogate_tensors,
+    value_loss,
+    value_tensors,
+)
 from palus.types import ActionSpec, Continuous, Discrete
 
 BRANCHES = ActionSpec((Discrete(3), Discrete(2)))
-MIXED = ActionSpec((Discrete(3), Continuous(2), Discrete(2), Continuous(1)))
+MIXED = ActionSpec((Discrete(3), Continuous(2), Continuous(2), Discrete(2), Discrete(2), Continuous(1)))
 
 
-def of_formula(parameters, actions, old, advantages, spec, epsilon, beta):
+def of_formula(parameters, actions, old, advantages, spec, epsilon, beta, shares=None):
     """The numbers of the formula, and autograd's gradient of loss - beta entropy."""
     leaf = parameters.clone().requires_grad_()
-    found = surrogate_formula(leaf, *(torch.from_numpy(x) for x in (actions, old, advantages)), spec, epsilon)
+    found = surrogate_formula(leaf, *(torch.from_numpy(x) for x in (actions, old, advantages)), spec, epsilon, shares)
     (gradient,) = torch.autograd.grad(found.loss - beta * found.entropy, leaf)
     return [x.item() for x in found], gradient
 
@@ -25,7 +33,7 @@ def of_formula(parameters, actions, old, advantages, spec, epsilon, beta):
 @pytest.mark.parametrize(
     "spec", [BRANCHES, ActionSpec((Continuous(3),)), MIXED], ids=["discrete", "continuous", "mixed"]
 )
-def test_the_compiled_loss_equals_the_formula(spec, masked):
+def test_the_loss_equals_the_formula(spec, masked):
     random = np.random.default_rng(3)
     R = 50
     parameters = torch.from_numpy(random.normal(size=(R, spec.parameters)).astype(np.float32))
@@ -34,23 +42,31 @@ def test_the_compiled_loss_equals_the_formula(spec, masked):
         for part in spec.parts
     ]
     actions = np.concatenate(columns, 1).astype(np.float32)
-    for part, own in zip(spec.parts, spec.parameter_slices, strict=True):
+    for part, own, column in zip(spec.parts, spec.parameter_slices, spec.column_slices, strict=True):
         if isinstance(part, Continuous):
             parameters[0, own.start + part.size] = 50.0  # deviations are limited, and have no gradient there
         elif masked:
             parameters[::2, own.stop - 1] = -1e8
-            actions[::2, spec.column_slices[spec.parts.index(part)]] = 0
+            actions[::2, column] = 0
     old = random.normal(-1.2, 0.6, size=actions.shape).astype(np.float32)
-    old[0] = -10.0
+    old[0] = -6.0
     advantages = random.normal(size=R).astype(np.float32)
     given = parameters, actions, old, advantages, spec, 0.2, 0.01
     (numbers, gradient), (expected, by_autograd) = surrogate(*given), of_formula(*given)
     np.testing.assert_allclose(numbers, expected, rtol=2e-5, atol=1e-6)
     torch.testing.assert_close(gradient, by_autograd, atol=2e-7, rtol=2e-4)
     assert 0.3 < numbers[3] < 1.0
+    shares = torch.from_numpy(random.random(R).astype(np.float32))
+    shares[3] = 0.0
+    shares /= shares.sum()
+    expected, by_autograd = of_formula(*given, shares)
+    tensors = (parameters, *(torch.from_numpy(x) for x in (actions, old, advantages)), spec)
+    told, by_operators = surrogate_tensors(*tensors, torch.tensor(0.2), torch.tensor(0.01), shares)
+    np.testing.assert_allclose(told, [expected[0], *expected[2:]], rtol=2e-5, atol=1e-6)
+    torch.testing.assert_close(by_operators, by_autograd, atol=2e-7, rtol=2e-4)
     forbidden = parameters == -1e8
     assert bool(forbidden.any()) == (masked and bool(spec.branches))
-    assert (gradient[forbidden] == 0).all()
+    assert (gradient[forbidden] == 0).all() and (by_operators[forbidden] == 0).all()
 
 
 def test_the_formula_as_printed():
@@ -91,6 +107,10 @@ def test_value_loss_by_hand():
     loss, gradient = value_loss(torch.tensor([1.5, 97.0]), np.float32([1.0, 100.0]), 0.25)
     assert loss == pytest.approx(4.625)
     assert gradient.tolist() == [0.125, -0.75]
+    of_streams = torch.tensor([[1.0, 4.0], [2.0, 0.0]]), torch.tensor([[0.0, 1.0], [2.0, 4.0]])
+    loss, gradient = value_tensors(*of_streams, torch.tensor([0.75, 0.25]), 0.5)  # 0.75 (1 + 9) / 2 + 0.25 (0 + 16) / 2
+    assert loss.item() == 5.75
+    assert gradient.tolist() == [[0.375, 1.125], [0.0, -0.5]]
 
 
 @pytest.mark.parametrize(

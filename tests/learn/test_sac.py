@@ -166,7 +166,7 @@ class Plain:
                 seen, after = network.inputs(buffer.observations, one), network.inputs(buffer.following, one)
                 masks = None if buffer.masks is None else torch.from_numpy(buffer.masks[one])
                 x, actor = self.remember("actor", encoder(seen))
-                numbers = network._masked(network.action_parameterization(decoder(x)), masks)[0]
+                numbers = network.masked(network.action_parameterization(decoder(x)), masks)[0]
                 *losses, memory = self._row(row, noise[t, r], numbers, seen, after, log_alpha)
                 self.memory = memory | {"actor": actor}
                 for key, loss in zip(sums, losses, strict=True):

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from formulas import surrogate_formula
 from readable import advantages_of
 from toys import Play, Recall, behavior_of
 
-from palus.learn.losses import surrogate_formula
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
 from palus.learn.returns import kept_memory, normalized

@@ -41,13 +41,14 @@ def step_formula(
     square: Tensor,
     numbers: Tensor,
     decays: tuple[float, float],
-    epsilon: float,
 ) -> None:
-    """`_step` by torch's operators. numbers: [2], its rate and 1 / root, where the tensors lie."""
+    """`_step` by torch's operators, seven of them. numbers: [3], its rate, 1 / root and epsilon, where the tensors
+    lie."""
     beta1, beta2 = decays
-    mean.mul_(beta1).add_(gradient, alpha=1.0 - beta1)
+    rate, scale, least = numbers
+    mean.lerp_(gradient, 1.0 - beta1)
     square.mul_(beta2).addcmul_(gradient, gradient, value=1.0 - beta2)
-    parameters.sub_(numbers[0] * mean / (square.sqrt() * numbers[1] + epsilon))
+    parameters.addcdiv_(rate * mean, torch.addcmul(least, square.sqrt(), scale), value=-1.0)
 
 
 class Adam:
@@ -69,7 +70,7 @@ class Adam:
         self._decays = np.array([beta1, beta2], np.float32)
         self.steps = 0
         self._rate, self._root = 0.0, 1.0
-        self._numbers = torch.zeros(2, device=place.device)
+        self._numbers = torch.zeros(3, device=place.device)
         self.mean, self.square = (torch.zeros_like(parameters.master) for _ in range(2))
 
     @property
@@ -83,7 +84,7 @@ class Adam:
         self._rate = learning_rate / (1.0 - self.beta1**self.steps)
         self._root = math.sqrt(1.0 - self.beta2**self.steps)
         if not self.place.compiled:
-            self._numbers.copy_(torch.tensor([self._rate, 1.0 / self._root]), non_blocking=True)
+            self._numbers.copy_(torch.tensor([self._rate, 1.0 / self._root, self.epsilon]), non_blocking=True)
 
     def move(self, shard: Shard) -> None:
         """Apply the present step to a shard, and refresh its working copy."""
@@ -96,19 +97,21 @@ class Adam:
                 self._rate, self._root, self._decays, self.epsilon,
             )  # fmt: skip
         else:
-            step_formula(master, gradient, mean, square, self._numbers, (self.beta1, self.beta2), self.epsilon)
+            step_formula(master, gradient, mean, square, self._numbers, (self.beta1, self.beta2))
         self.parameters.refresh(shard)
 
     def state_dict(self) -> dict[str, Any]:
         """Both moments and the number of steps."""
-        mean, square = (moment.cpu().numpy().copy() for moment in (self.mean, self.square))
+        moments = (self.parameters.packed(moment) for moment in (self.mean, self.square))
+        mean, square = (moment.cpu().numpy().copy() for moment in moments)
         return {"steps": self.steps, "mean": mean, "square": square}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where `state_dict` was taken. ValueError when the sizes differ."""
         sizes = [np.shape(state[name]) for name in ("mean", "square")]
-        if any(size != tuple(self.mean.shape) for size in sizes):
-            raise ValueError(f"optimiser: moments of {sizes} numbers; expected {tuple(self.mean.shape)}")
+        expected = tuple(self.parameters.packed(self.mean).shape)
+        if any(size != expected for size in sizes):
+            raise ValueError(f"optimiser: moments of {sizes} numbers; expected {expected}")
         self.steps = int(state["steps"])
         for moment, name in ((self.mean, "mean"), (self.square, "square")):
-            moment.copy_(torch.from_numpy(np.asarray(state[name], np.float32)))
+            moment.copy_(self.parameters.unpacked(torch.from_numpy(np.asarray(state[name], np.float32))))

@@ -1,7 +1,7 @@
 """Gradient steps on a device that never wait for it.
 
 A rollout lies there whole. Steps have tensors of fixed shapes in memory that stays, and nothing of them is read back
-before the last: so the hundred small kernels of a step are the same ones on the same memory each time. On a CUDA device
+before the last: so the hundred kernels of a step are the same ones on the same memory each time. On a CUDA device
 they are captured as one graph at the first step and replayed for all others; it is launching them that takes the time
 there, not what they do.
 """
@@ -9,20 +9,31 @@ there, not what they do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from palus.learn.adam import Adam
+from palus.nn.captured import captured
 from palus.nn.network import Network
 from palus.types import AnyArray
 
 Held = Mapping[str, Tensor]
-Objective = Callable[[Held], tuple[Tensor, Tensor]]
-"""What is held, the minibatch's tensors among it -> the loss, and what is reported of it, [k]. A pure function of
-tensors: it waits for no number of theirs, and its shapes depend on theirs alone."""
-WARM_UP = 3
-"""Times that work runs before it is captured: libraries choose their kernels then. Source: torch's notes on graphs."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a gradient step goes by: outputs of the network, the loss's gradient with respect to each, and
+    the means that are reported, in the order of their tags.
+
+    A pure function of the tensors that are held makes it, which waits for no number of theirs; its shapes depend on
+    theirs alone.
+    """
+
+    outputs: Sequence[Tensor]
+    slopes: Sequence[Tensor]
+    means: Sequence[Tensor]
 
 
 class DeviceSteps:
@@ -30,7 +41,7 @@ class DeviceSteps:
 
     def __init__(self, network: Network, optimizer: Adam) -> None:
         self.network, self.optimizer, self.place = network, optimizer, network.place
-        self.captures, self.held = self.place.device.type == "cuda", dict[str, Tensor]()
+        self.captures, self.held = self.place.captures, dict[str, Tensor]()
         self._shards = network.weights.shards(1)
         self._replay: Callable[[], None] | None = None
 
@@ -46,7 +57,7 @@ class DeviceSteps:
 
     def run(
         self,
-        objective: Objective,
+        objective: Callable[[Held], Objective],
         tags: Sequence[str],
         minibatches: Mapping[str, AnyArray],
         rate: float,
@@ -70,17 +81,17 @@ class DeviceSteps:
             meanwhile(k)
         return dict(zip(tags, (self.held["totals"] / steps).tolist(), strict=True))
 
-    def work(self, objective: Objective) -> None:
+    def work(self, objective: Callable[[Held], Objective]) -> None:
         """One step on what is held: what a graph is captured of."""
         weights = self.network.weights
-        loss, means = objective(self.held)
-        weights.set_gradient([weights.backward([loss], [torch.ones_like(loss)])])
+        wanted = objective(self.held)
+        weights.set_gradient([weights.backward(wanted.outputs, wanted.slopes)])
         weights.fold_gradient()
         for shard in self._shards:
             self.optimizer.move(shard)
-        self.held["totals"].add_(means.detach())
+        self.held["totals"].add_(torch.cat([mean.view(-1) for mean in wanted.means]))
 
-    def _step(self, objective: Objective) -> None:
+    def _step(self, objective: Callable[[Held], Objective]) -> None:
         if not self.captures:
             self.work(objective)
             return
@@ -88,24 +99,3 @@ class DeviceSteps:
             changed = (*self.optimizer.moves, self.held["totals"])
             self._replay = captured(lambda: self.work(objective), changed, self.place.device)
         self._replay()
-
-
-def captured(work: Callable[[], None], changed: Sequence[Tensor], device: torch.device) -> Callable[[], None]:
-    """The work as one CUDA graph, which is replayed by calling it. changed: the tensors that the work changes; they are
-    as before when this returns.
-
-    Source: torch's notes on CUDA graphs: a warm-up on a stream of its own, then the capture, in which nothing runs.
-    """
-    with torch.cuda.device(device):
-        before, side = [tensor.clone() for tensor in changed], torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(WARM_UP):
-                work()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # others may act with their networks meanwhile
-            work()
-        for tensor, old in zip(changed, before, strict=True):
-            tensor.copy_(old)
-    return graph.replay

@@ -1,80 +1,41 @@
-"""The clipped losses: each formula once as torch computes it, and PPO's once more as one compiled loop for the CPU.
+"""The clipped losses of PPO and MA-POCA, each with its gradient in closed form: as one compiled loop for the CPU, and
+as few operators of torch for other devices.
 
-On a CPU the thirty small tensor calls of PPO's loss cost as much as a layer; the loop costs nothing. The tests compare
-its value and every gradient with those of the formula, which other devices take (`OnPolicy.objective`).
+By autograd the same takes a hundred small kernels a step, more than all layers together. The tests compare values and
+gradients of both with the formula as it is printed.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import NamedTuple
 
 import torch
 from numba import njit
 from torch import Tensor
 
-from palus.nn.distributions import HALF_LOG_TAU, Distribution, table
+from palus.nn.distributions import HALF_LOG_TAU, table
 from palus.nn.graph import LOG_STD_LIMIT
-from palus.types import F32, I64, ActionSpec
+from palus.types import F32, I64, ActionPart, ActionSpec, Discrete
 
 
 def clipped_policy_loss(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
     """-mean min(ratio A, clip(ratio, low, high) A). Source: Schulman et al. 2017, equation 7."""
-    return -_clipped_gain(ratio, advantages, low, high).mean()
-
-
-def _clipped_gain(ratio: Tensor, advantages: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
-    return torch.minimum(ratio * advantages, ratio.clamp(low, high) * advantages)  # type: ignore[arg-type]
-
-
-def _mean(numbers: Tensor, shares: Tensor | None) -> Tensor:
-    """The mean over rows, which count by their shares; None: alike. numbers: [R, ...]; shares: [R], their sum 1."""
-    return numbers.mean() if shares is None else (shares * numbers.flatten(1).mean(1)).sum()
-
-
-class Surrogate(NamedTuple):
-    """PPO's policy loss and what goes with it: entropy (nats), approximate KL, share of clipped ratios."""
-
-    loss: Tensor
-    entropy: Tensor
-    kl: Tensor
-    clipped: Tensor
-
-
-def surrogate_formula(
-    parameters: Tensor,
-    actions: Tensor,
-    old_log_probs: Tensor,
-    advantages: Tensor,
-    spec: ActionSpec,
-    epsilon: float | Tensor,
-    shares: Tensor | None = None,
-) -> Surrogate:
-    """What `surrogate` computes, as differentiable tensors without dimensions. shares: [R], by which rows count.
-
-    rho = exp(log p(a) - old log p(a)), one ratio for each column (as ML-Agents does, not their product);
-    loss = -mean over rows and columns of min(rho A, clip(rho, 1 - epsilon, 1 + epsilon) A), so a column weighs 1 / A.
-    The entropy is the mean over rows of the sum over parts; of a Gaussian's, the mean over its numbers (ML-Agents).
-    """
-    now = Distribution(parameters, spec)
-    log_ratio = now.log_probs(actions) - old_log_probs
-    ratio = log_ratio.exp()
-    entropy = sum(own / part.columns for own, part in zip(now.entropies(), spec.parts, strict=True))
-    assert isinstance(entropy, Tensor)
-    return Surrogate(
-        -_mean(_clipped_gain(ratio, advantages[:, None], 1.0 - epsilon, 1.0 + epsilon), shares),
-        _mean(entropy[:, None], shares),
-        _mean(ratio - 1.0 - log_ratio, shares),
-        _mean(((ratio - 1.0).abs() > epsilon).float(), shares),
-    )
+    return -torch.minimum(ratio * advantages, ratio.clamp(low, high) * advantages).mean()
 
 
 def surrogate(
     parameters: Tensor, actions: F32, old_log_probs: F32, advantages: F32, spec: ActionSpec, epsilon: float, beta: float
 ) -> tuple[tuple[float, float, float, float], Tensor]:
-    """PPO's policy loss, entropy, KL and share of clipped ratios (`surrogate_formula`), and a gradient [R, L].
+    """PPO's policy loss, entropy (nats), approximate KL and share of clipped ratios, and a gradient [R, L].
 
     parameters: [R, L]; actions, old_log_probs: [R, A]; advantages: [R]. The gradient is that of loss - beta entropy.
+
+    rho = exp(log p(a) - old log p(a)), one ratio for each column (as ML-Agents does, not their product);
+    loss = -mean over rows and columns of min(rho A, clip(rho, 1 - epsilon, 1 + epsilon) A), so a column weighs 1 / A.
+    The entropy is the mean over rows of the sum over parts; of a Gaussian's, the mean over its numbers (ML-Agents).
     """
     gradient = torch.empty(parameters.shape)
     found = _surrogate(
@@ -158,6 +119,87 @@ def _surrogate(
     return loss * weight, entropy / R, kl * weight, clipped * weight
 
 
+@torch.no_grad()
+def surrogate_tensors(
+    parameters: Tensor,
+    actions: Tensor,
+    old_log_probs: Tensor,
+    advantages: Tensor,
+    spec: ActionSpec,
+    epsilon: Tensor,
+    beta: Tensor,
+    shares: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """`surrogate` by torch's operators: loss, KL and share of clipped ratios [3], and the gradient [R, L].
+
+    shares: [R], by which rows count, their sum 1; epsilon, beta: without dimensions. Nothing is read back.
+    """
+    R, A, scale = len(parameters), spec.columns, advantages.unsqueeze(1)
+    parts = [
+        (_several_branches if isinstance(part, Discrete) else _numbers)(
+            parameters[:, numbers].view(R, count, -1), actions[:, columns]
+        )
+        for part, count, columns, numbers in _runs(spec)
+    ]
+    log_ratio = torch.cat([own.log_probs for own in parts], 1) - old_log_probs
+    ratio = log_ratio.exp()
+    free, limited = ratio * scale, ratio.clamp(1.0 - epsilon, 1.0 + epsilon) * scale
+    outside = (ratio - 1.0).abs() > epsilon
+    told = torch.cat([-torch.minimum(free, limited), ratio - 1.0 - log_ratio, outside], 1)
+    weight = shares.unsqueeze(1)
+    slopes = torch.where(free <= limited, free, 0.0) * (weight / -A)
+    pieces = torch.split(slopes, [own.log_probs.shape[1] for own in parts], 1)
+    gradient = torch.cat([own.gradient(piece, weight * -beta) for own, piece in zip(parts, pieces, strict=True)], 1)
+    return (shares @ told).view(3, A).mean(1), gradient
+
+
+class _Part(NamedTuple):
+    """Log-probabilities [R, columns] of some parts, and what they and the entropy lead back to: (slope of each [R,
+    columns], that of the entropy [R, 1]) -> [R, numbers]."""
+
+    log_probs: Tensor
+    gradient: Callable[[Tensor, Tensor], Tensor]
+
+
+def _runs(spec: ActionSpec) -> Iterator[tuple[ActionPart, int, slice, slice]]:
+    """A part, how many like it follow each other, their columns and their parameters; numbers each for itself."""
+    parts = list(zip(spec.parts, spec.column_slices, spec.parameter_slices, strict=True))
+    for part, own in groupby(parts, lambda each: each[0]):
+        whole = [*own]
+        for run in [whole] if isinstance(part, Discrete) else ([each] for each in whole):
+            (_, columns, numbers), (_, last_column, last_number) = run[0], run[-1]
+            yield part, len(run), slice(columns.start, last_column.stop), slice(numbers.start, last_number.stop)
+
+
+def _several_branches(logits: Tensor, actions: Tensor) -> _Part:
+    """logits: [R, branches, choices]."""
+    log_p, chosen = logits.log_softmax(2), actions.long().unsqueeze(2)
+    p = log_p.exp()
+
+    def gradient(of_log_probs: Tensor, of_entropy: Tensor) -> Tensor:
+        # d log p(a) / d z_j = [j = a] - p_j;   d H / d z_j = -p_j (log p_j + H)
+        entropy, of_log_probs = -(p * log_p).sum(2, keepdim=True), of_log_probs.unsqueeze(2)
+        slope = -p * (of_log_probs + of_entropy.unsqueeze(2) * (log_p + entropy))
+        return slope.scatter_add(2, chosen, of_log_probs).flatten(1)
+
+    return _Part(log_p.gather(2, chosen).squeeze(2), gradient)
+
+
+def _numbers(parameters: Tensor, actions: Tensor) -> _Part:
+    """parameters: [R, 1, means and logarithms of deviations]."""
+    mean, raw = parameters.squeeze(1).chunk(2, 1)
+    log_std = raw.clamp(-LOG_STD_LIMIT, LOG_STD_LIMIT)
+    inverse = (-log_std).exp()
+    noise = (actions - mean) * inverse
+
+    def gradient(of_log_probs: Tensor, of_entropy: Tensor) -> Tensor:
+        # d log p / d mean = noise / std;   d log p / d log std = noise^2 - 1;   d H / d log std = 1 / size
+        of_log_std = of_log_probs * (noise * noise - 1.0) + of_entropy / mean.shape[1]
+        return torch.cat([of_log_probs * noise * inverse, torch.where(log_std == raw, of_log_std, 0.0)], 1)
+
+    return _Part(-(0.5 * noise * noise + log_std + HALF_LOG_TAU), gradient)
+
+
 def value_loss(values: Tensor, targets: F32, scale: float) -> tuple[float, Tensor]:
     """Mean of (R - V)^2, and `scale` times its gradient with respect to the values. values, targets: [R], or
     [R, streams].
@@ -169,10 +211,13 @@ def value_loss(values: Tensor, targets: F32, scale: float) -> tuple[float, Tenso
     return float(error.double().square().mean()), error * (2.0 * scale / error.numel())
 
 
-def value_formula(values: Tensor, targets: Tensor, shares: Tensor) -> Tensor:
-    """`value_loss`'s mean as a differentiable tensor. values, targets: [R, streams]; shares: [R], by which rows
-    count."""
-    return _mean((values - targets).square(), shares)
+@torch.no_grad()
+def value_tensors(values: Tensor, targets: Tensor, shares: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """`value_loss` by torch's operators. values, targets: [R, streams]; shares: [R], by which rows count, their sum
+    1."""
+    error = values - targets
+    weighted = error * (shares / error.shape[1]).unsqueeze(1)
+    return (weighted * error).sum(), weighted * (2.0 * scale)
 
 
 def linear_schedule(initial: float, minimum: float, step: int, max_steps: int) -> float:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from palus.config.trainer import OnPolicyBehavior
-from palus.learn.device_steps import Held
+from palus.learn.device_steps import Held, Objective
 from palus.learn.learner import SEEN, Learner, Part, means
 from palus.learn.sequences import Sequences
 from palus.learn.strata import Strata
@@ -102,9 +102,9 @@ class OnPolicy(Learner):
     """Of what `objective` reports."""
 
     @abstractmethod
-    def objective(self, held: Held) -> tuple[Tensor, Tensor]:
-        """The loss whose gradient `update`'s parts take, as one pure function of tensors of fixed shapes, and the means
-        of `tags`: see `palus.learn.device_steps.Objective`. What does not count weighs 0; nothing is picked out."""
+    def objective(self, held: Held) -> Objective:
+        """The gradient that `update`'s parts take, as one pure function of tensors of fixed shapes, and the means of
+        `tags`. What does not count weighs 0; nothing is picked out."""
 
     def device_epochs(
         self,

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from palus.config.trainer import PocaBehavior
-from palus.learn.device_steps import Held
+from palus.learn.device_steps import Held, Objective
 from palus.learn.learner import Part, flat
-from palus.learn.losses import surrogate, surrogate_formula, value_formula, value_loss
+from palus.learn.losses import surrogate, surrogate_tensors, value_loss, value_tensors
 from palus.learn.on_policy import Counts, OnPolicy
 from palus.learn.returns import kept_memory, normalized, usable_decisions
 from palus.learn.sequences import Sequences
@@ -335,7 +335,7 @@ class POCA(OnPolicy):
             estimates[f"Policy/{name.title()} Baseline Estimate"] = float(batch.baselines[present, s].mean())
         return found | self.pooled(estimates, int(present.sum())) | now.tags()
 
-    def objective(self, held: Held) -> tuple[Tensor, Tensor]:
+    def objective(self, held: Held) -> Objective:
         """L_pi + 0.5 (L_V + 0.5 L_b) - beta entropy: see `OnPolicy.objective`. Every agent of a group step is computed
         with, and counts where it is present."""
         steps, counts, present = held["index"], held["counts"], held["present"]
@@ -352,12 +352,12 @@ class POCA(OnPolicy):
         of_steps = counts.flatten() / counts.sum()
         acting = (counts[:, :, None] & present[steps]).flatten()
         of_agents = acting / acting.sum()
-        found = surrogate_formula(
+        found, slope = surrogate_tensors(
             parameters, held["actions"][places], held["log_probs"][places], held["advantages"][places],
-            self.spec.actions, held["epsilon"], of_agents,
+            self.spec.actions, held["epsilon"], held["beta"], of_agents,
         )  # fmt: skip
-        targets = held["returns"][own]
-        critic_loss = value_formula(values.float(), targets, of_steps)
-        baseline_loss = value_formula(baselines.float().flatten(0, 1), targets.repeat_interleave(G, 0), of_agents)
-        loss = found.loss + 0.5 * critic_loss + 0.25 * baseline_loss - held["beta"] * found.entropy
-        return loss, torch.stack([found.loss.abs(), critic_loss, baseline_loss, found.kl, found.clipped])
+        values, baselines, targets = values.float(), baselines.float().flatten(0, 1), held["returns"][own]
+        critic_loss, value_slope = value_tensors(values, targets, of_steps, 0.5)
+        baseline_loss, baseline_slope = value_tensors(baselines, targets.repeat_interleave(G, 0), of_agents, 0.25)
+        outputs, slopes = (parameters, values, baselines), (slope, value_slope, baseline_slope)
+        return Objective(outputs, slopes, (found[:1].abs(), critic_loss, baseline_loss, found[1:]))

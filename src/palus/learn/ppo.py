@@ -14,12 +14,11 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from palus.config.trainer import PpoBehavior
-from palus.learn.device_steps import Held
+from palus.learn.device_steps import Held, Objective
 from palus.learn.learner import Part, flat
-from palus.learn.losses import surrogate, surrogate_formula, value_formula, value_loss
+from palus.learn.losses import surrogate, surrogate_tensors, value_loss, value_tensors
 from palus.learn.on_policy import Counts, OnPolicy
 from palus.learn.returns import kept_memory, normalized, usable_decisions
 from palus.learn.sequences import Sequences
@@ -107,16 +106,15 @@ class PPO(OnPolicy):
                      for s, n in enumerate(self.signals)} if usable.any() else {}  # fmt: skip
         return found | self.pooled(self.paid_tags(rewards, usable) | estimates, int(usable.sum())) | now.tags()
 
-    def objective(self, held: Held) -> tuple[Tensor, Tensor]:
+    def objective(self, held: Held) -> Objective:
         """L_pi + 0.5 L_V - beta entropy: see `OnPolicy.objective`."""
         index, places = held["index"], held["index"].flatten()
         inputs, masks = self.inputs_of(held, places)
         parameters, values, _ = self.network(inputs, held["memory"][held["numbers"]], held["keep"][index], masks)
         shares = held["counts"].flatten() / held["counts"].sum()
-        found = surrogate_formula(
+        found, slope = surrogate_tensors(
             parameters, held["actions"][places], held["log_probs"][places], held["advantages"][places],
-            self.spec.actions, held["epsilon"], shares,
+            self.spec.actions, held["epsilon"], held["beta"], shares,
         )  # fmt: skip
-        critic_loss = value_formula(values, held["targets"][places], shares)
-        loss = found.loss + 0.5 * critic_loss - held["beta"] * found.entropy
-        return loss, torch.stack([found.loss.abs(), critic_loss, found.kl, found.clipped])
+        critic_loss, value_slope = value_tensors(values, held["targets"][places], shares, 0.5)
+        return Objective((parameters, values), (slope, value_slope), (found[:1].abs(), critic_loss, found[1:]))

@@ -7,8 +7,9 @@ its `forward`, so that a file computes what is trained here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from palus.config.network import NetworkSettings
 from palus.errors import ModelError
 from palus.nn.action_head import ActionHead
+from palus.nn.captured import Captured
 from palus.nn.cores import Core
 from palus.nn.encoders import Apart, Joint
 from palus.nn.graph import FORBIDDEN, Graph, PolicyOutputs, close_policy, open_policy
@@ -32,10 +34,14 @@ from palus.nn.small_attention import SelfAttention
 from palus.nn.sparse import SparseLinear
 from palus.nn.symmetry import images
 from palus.trust import NOBODY, Trust
-from palus.types import F32, I64, AnyArray, BehaviorSpec, Discrete
+from palus.types import F32, I64, MASKS, AnyArray, BehaviorSpec, Discrete
 
 OBSERVATION_PREFIX = "obs_normalizer.running_mean_std.running_mean_std."
 RETURN_PREFIX = "returns_normalizer."
+STATES = " states"
+"""Beside the names of observations, as `MASKS`: the memory of rows that act."""
+ALIGNED = 8
+"""Numbers that weights on a device are aligned to: 16 bytes of bfloat16."""
 GRAIN, FEWEST, EVEN = 4, 16, 64
 """A pass that acts has a multiple of GRAIN rows and at least FEWEST, its head of one column a multiple of EVEN. What
 products and vector instructions give for a row depends on how many others there are where their number is odd or small
@@ -45,6 +51,7 @@ spread over processes."""
 MakeCritic = Callable[[BehaviorSpec, NetworkSettings, Trust], nn.Module]
 Critic = Literal["shared", "separate", "none"] | MakeCritic
 Inputs = Mapping[str, Tensor]
+T = TypeVar("T")
 
 
 class Network(nn.Module):
@@ -84,13 +91,14 @@ class Network(nn.Module):
             if generator is not None:
                 self._initialize(generator)
         self.to(place.device)
-        self.weights = FlatParameters(self, dtype, self._in_order())
+        self.weights = FlatParameters(self, dtype, self._in_order(), 1 if place.compiled else ALIGNED)
         joined = self._parts[self.sides[0]][0].joined
         self.inputs = Preprocessor(spec.observations, settings, joined, dtype, place)
         self.scalers = self.inputs.scalers
         for module in self.modules() if not place.compiled else ():
             if isinstance(module, SelfAttention | SparseLinear):
                 module.compiled = False
+        self._acts = Captured(self._acted, place)
         self.returns: RunningMoments | None = None
         self.int8: Int8Acting | None = None
         parts = zip(spec.actions.parts, spec.actions.parameter_slices, strict=True)
@@ -185,7 +193,7 @@ class Network(nn.Module):
         """
         own = torch.tensor_split(states, len(self.sides), 1)
         features, after = self._features(self.sides[0], inputs, own[0], keep, remember)
-        parameters = self._masked(self.action_parameterization.forward(features), masks)
+        parameters = self.masked(self.action_parameterization.forward(features), masks)
         if len(self.sides) > 1:
             features, remembered = self._features(self.sides[1], inputs, own[1], keep)
             after = torch.cat([after, remembered], 1)
@@ -199,7 +207,7 @@ class Network(nn.Module):
         x, state = (remember or core.forward)(encoder.forward(inputs), state, keep)
         return decoder.forward(x).float(), state  # the heads are small, and their outputs are compared: float32
 
-    def _masked(self, parameters: Tensor, masks: Tensor | None) -> Tensor:
+    def masked(self, parameters: Tensor, masks: Tensor | None) -> Tensor:
         """Forbidden choices have a probability of 0. masks: [R, M] bool, True where allowed."""
         if masks is None:
             return parameters
@@ -219,6 +227,8 @@ class Network(nn.Module):
         [R, M] bool. Returns parameters [R, L], values [R] of the first stream, denormalised, or None where they would
         cost a pass of their own, new states [R, S], all float32. All lie where the network does.
         """
+        if not self.place.compiled:
+            return self._act_there(observations, states, masks)
         R = len(states)
         if R % GRAIN or R < FEWEST:
             rows = max(-(-R // GRAIN) * GRAIN, FEWEST)
@@ -227,19 +237,41 @@ class Network(nn.Module):
             parameters, values, after = self.act(wide, _widened(states, rows), seen)
             return parameters[:R], values if values is None else values[:R], after[:R]
         with self.lock.reading():
-            compiled, device = self.place.compiled, self.place.device
-            inputs = self.inputs({name: o.numpy() if compiled else o for name, o in observations.items()})
+            inputs = self.inputs({name: o.numpy() for name, o in observations.items()})
             remember: Remember | None = None
             if self.int8 is not None:
                 features, remember = self.int8.encoded(inputs, self.version)
                 inputs |= features
-            states, keep = states.to(device), torch.ones(1, R, device=device)
-            masks = None if masks is None else masks.to(device)
-            if not self.state_size and len(self.sides) > 1:
-                x, _ = self._features(self.sides[0], inputs, states, keep)
-                return self._masked(self.action_parameterization.forward(x), masks), None, states
-            parameters, values, after = self(inputs, states, keep, masks, remember)
-            return parameters, values if values is None else self.denormalize(values[:, 0]), after
+            parameters, values, after = self._decided(inputs, states, masks, remember)
+            return parameters, values if values is None else self.denormalize(values), after
+
+    def _decided(
+        self, inputs: Inputs, states: Tensor, masks: Tensor | None, remember: Remember | None = None
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """As `act`, of inputs as the encoders read them, but for the values, which are normalised."""
+        keep = torch.ones(1, len(states), device=states.device)
+        if not self.state_size and len(self.sides) > 1:
+            x, _ = self._features(self.sides[0], inputs, states, keep)
+            return self.masked(self.action_parameterization.forward(x), masks), None, states
+        parameters, values, after = self(inputs, states, keep, masks, remember)
+        return parameters, values if values is None else values[:, 0], after
+
+    def _act_there(
+        self, observations: Mapping[str, Tensor], states: Tensor, masks: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """`act` on a device, of a power of two of rows: what is asked for often is replayed (`Captured`)."""
+        R = len(states)
+        given = {**observations, STATES: states} | ({} if masks is None else {MASKS: masks})
+        with self.lock.reading():
+            parameters, after, *values = self._acts(given, rows=max(FEWEST, 1 << (R - 1).bit_length()))
+            told = self.denormalize(values[0][:R]) if values else None
+        return parameters[:R], told, after[:R]
+
+    def _acted(self, held: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        """Parameters, memory and, where acting gives them, values of the first stream as the critic gives them."""
+        seen = {name: o for name, o in held.items() if name not in (STATES, MASKS)}
+        parameters, values, after = self._decided(self.inputs(seen), held[STATES], held.get(MASKS))
+        return (parameters, after) if values is None else (parameters, after, values)
 
     def values(
         self,
@@ -296,6 +328,16 @@ class Network(nn.Module):
         network.load_arrays(arrays)
         return network
 
+    @cached_property
+    def kind(self) -> Hashable | None:
+        """Networks of one kind can act as one product (`palus.nn.crowd`); None for one that cannot: on the CPU, with
+        memory, with pictures or lists of entities, whose products fill a device alone, or with normalisation, which is
+        each one's own."""
+        normalizes = any(scaler.moments is not None for scaler in self.scalers.values())
+        if self.place.compiled or self.state_size or normalizes or not all(o.is_vector for o in self.spec.observations):
+            return None
+        return self.settings.model_dump_json(), tuple(acting_arrays(self.weights.tensors))
+
     @property
     def can_export(self) -> bool:
         """Whether `onnx` can be written: every module says how."""
@@ -326,7 +368,7 @@ class Network(nn.Module):
                 )
         with self.lock:
             flat = np.concatenate([np.ravel(arrays[name]) for name in self.weights.shapes]).astype(np.float32)
-            self.weights.load(torch.from_numpy(flat))
+            self.weights.load(self.weights.unpacked(torch.from_numpy(flat)))
             if self.int8 is not None:
                 self.int8.begin_with({})
             self.inputs.load_arrays(arrays, OBSERVATION_PREFIX)
@@ -369,7 +411,7 @@ class Network(nn.Module):
         return g.add("Squeeze", [value], axes=[1])
 
 
-def acting_arrays(arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+def acting_arrays(arrays: Mapping[str, T]) -> dict[str, T]:
     """Without a critic that acting does not read, and under the names of a network that never had one."""
     if any(name.startswith("actor_") for name in arrays):
         return {k.removeprefix("actor_"): v for k, v in arrays.items() if not k.startswith(("critic_", RETURN_PREFIX))}

@@ -37,6 +37,11 @@ class Placement:
         return torch.from_numpy(array).to(self.device, non_blocking=True)
 
     @property
+    def captures(self) -> bool:
+        """Whether work there can be replayed as a graph (`palus.nn.captured`)."""
+        return self.device.type == "cuda"
+
+    @property
     def rows(self) -> int:
         """Rows of a pass outside of the update."""
         return CACHED_ROWS if self.compiled else DEVICE_ROWS

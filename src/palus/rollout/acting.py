@@ -11,9 +11,7 @@ from torch import Tensor
 
 from palus.nn.distributions import told
 from palus.nn.lock import SharedLock
-from palus.nn.place import Placement
-from palus.nn.preprocessing import expanded
-from palus.types import F32, I32, MASKS, RAY_DISTANCES, RAY_TAGS, ActionSpec, AnyArray, BehaviorSpec
+from palus.types import F32, I32, MASKS, ActionSpec, AnyArray
 
 
 class Policy(Protocol):
@@ -128,10 +126,9 @@ Answer = tuple[Tensor, Tensor | None, Tensor]
 """What `Policy.act` gives."""
 
 
-def asked(policy: Policy, seen: Mapping[str, AnyArray | Tensor], states: F32) -> Answer:
-    """A policy's answer, on which a device may be at work yet. Arguments as of `decide`; seen: tensors where all
-    policies are on one device."""
-    tensors = {name: x if isinstance(x, Tensor) else torch.from_numpy(x) for name, x in seen.items()}
+def asked(policy: Policy, seen: Mapping[str, AnyArray], states: F32) -> Answer:
+    """A policy's answer, on which a device may be at work yet. Arguments as of `decide`."""
+    tensors = {name: torch.from_numpy(x) for name, x in seen.items()}
     masks = tensors.pop(MASKS, None)
     return policy.act(tensors, torch.from_numpy(states[:, : policy.state_size]), masks)
 
@@ -143,14 +140,3 @@ def fetched(answer: Answer, width: int) -> tuple[F32, F32 | None, F32]:
     if memory.shape[1] < width:
         memory = np.pad(memory, ((0, 0), (0, width - memory.shape[1])))
     return parameters.cpu().numpy(), None if values is None else values.cpu().numpy(), memory
-
-
-def brought(room: Mapping[str, AnyArray], behavior: BehaviorSpec, place: Placement) -> Mapping[str, AnyArray | Tensor]:
-    """What many policies on one device are to see, moved there once and rays made whole; elsewhere the arrays."""
-    if place.compiled:
-        return room
-    there = {name: place.tensor(array) for name, array in room.items()}
-    for o in behavior.observations:
-        if o.name not in there:
-            there[o.name] = expanded(there.pop(o.name + RAY_TAGS), there.pop(o.name + RAY_DISTANCES), o.size)
-    return there

@@ -6,16 +6,20 @@ Letters: N matches, P_b agents of the behavior in each, B rows of a learner, T d
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from palus.envs.arena_game import BotAct
 from palus.envs.protocol import MultiAgentEnv, Room, room_for
 from palus.errors import EnvError
+from palus.nn.crowd import Crowd
 from palus.nn.distributions import Draw, sample, told
+from palus.nn.network import Network
 from palus.nn.place import CPU, Placement
-from palus.rollout.acting import Answer, Policies, Policy, asked, brought, decide, fetched
+from palus.rollout.acting import Answer, Policies, Policy, asked, decide, fetched
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I32, I64, MASKS, AnyArray, BehaviorSpec, Bool, Step
 
@@ -233,7 +237,7 @@ class Others:
 
         place: where all policies are that will be asked.
         """
-        self._draw, self._place = draw, place
+        self._draw, self._place, self._crowds = draw, place, dict[Hashable, Crowd]()
         self._scripts, teams = scripts, env.spec.teams
         self._team_mates = {team: [i for i, other in enumerate(teams) if other == team] for team in env.spec.sides}
         self.env, self.behavior, self._actions = env, behavior, actions.reshape(-1, actions.shape[2])
@@ -271,15 +275,12 @@ class Others:
 
     def act(self, policies: Policies, seed: int, tick: int) -> None:
         """Decide what was looked at, and hand the actions to the game."""
-        count = len(self._seats)
-        states = self.states[self._seats]
-        room, answers = brought(self._room, self.behavior, self._place), list[tuple[int, int, Answer]]()
-        for number, first, end in self.blocks:
-            if number not in self._scripts:
-                seen = {name: array[first:end] for name, array in room.items()}
-                answers.append((first, end, asked(policies[number], seen, states[first:end])))
-        for first, end, answer in answers:  # a device is asked everything before the first answer is waited for
-            self._parameters[first:end], _, states[first:end] = fetched(answer, states.shape[1])
+        count, states = len(self._seats), self.states[self._seats]
+        asked_for = [
+            (policies[number], slice(first, end)) for number, first, end in self.blocks if number not in self._scripts
+        ]
+        for block, answer in self._answers(asked_for, states):
+            self._parameters[block], _, states[block] = fetched(answer, states.shape[1])
         spec = self.behavior.actions
         actions, _, _ = self._draw(self._parameters[:count], spec, seed, tick, self._draws[self._seats])
         if not spec.is_discrete:
@@ -290,6 +291,34 @@ class Others:
         for number, first, end in self.blocks:
             if number in self._scripts:
                 self._follow(self._scripts[number], self._seats[first:end])
+
+    def _answers(self, asked_for: Sequence[tuple[Policy, slice]], states: F32) -> Iterator[tuple[slice, Answer]]:
+        """What policies say of their blocks of rows. On a device those of one kind are asked together, and all before
+        the first answer is given."""
+        if self._place.compiled:
+            for policy, block in asked_for:
+                yield block, asked(policy, {name: array[block] for name, array in self._room.items()}, states[block])
+            return
+        kinds: dict[Hashable, list[tuple[Policy, slice]]] = {}
+        usual = 2 * sum(block.stop - block.start for _, block in asked_for) // max(len(asked_for), 1)
+        for policy, block in asked_for:
+            fits = block.stop - block.start <= usual  # all places of a crowd have as many rows
+            kind = policy.kind if isinstance(policy, Network) and fits else None
+            kinds.setdefault(kind or id(policy), []).append((policy, block))
+        alone, together = list[tuple[slice, Answer]](), list[tuple[list[slice], Tensor]]()
+        for kind, members in kinds.items():
+            policies, blocks = map(list, zip(*members, strict=True))
+            if len(members) == 1:
+                seen = {name: array[blocks[0]] for name, array in self._room.items()}
+                alone.append((blocks[0], asked(policies[0], seen, states[blocks[0]])))
+                continue
+            if kind not in self._crowds:
+                self._crowds[kind] = Crowd(policies[0])
+            together.append((blocks, self._crowds[kind].act(policies, blocks, self._room)))
+        yield from alone
+        for blocks, parameters in together:
+            there = parameters.cpu()
+            yield from ((block, (there[block], None, torch.from_numpy(states[block]))) for block in blocks)
 
     def _follow(self, act: BotAct, seats: I64) -> None:
         """Do what a script says in these seats; it speaks for whole teams."""

@@ -1,0 +1,100 @@
+"""Many policies of one kind as one product, on a device: the opponents of a league, each with few rows.
+
+One after the other they cost their launches, whatever their rows are. Here their weights lie side by side, and every
+layer is one batched product. Letters: K places for policies, W rows of each, R rows of all, P weights, L parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import functional_call, vmap
+
+from palus.nn.captured import Captured
+from palus.nn.network import Network, acting_arrays
+from palus.types import MASKS, AnyArray
+
+PLACES, ROWS = 4, 16
+"""The fewest places and the fewest rows of each; doubled until all fit, so that few shapes come about."""
+ROW_OF, PLACE_OF = " row of", " place of"
+"""Beside the names of observations: the row that each place reads, and the place that each row's answer is at."""
+
+
+class Crowd:
+    """A place for each of some networks of one kind (`Network.kind`). One that acts again keeps its place; its weights
+    are copied anew when they have changed."""
+
+    def __init__(self, like: Network) -> None:
+        """like: one of them."""
+        dtype, place = like.weights.work.dtype, like.place
+        self._pattern = Network.acting(like.spec, like.settings, like.acting_arrays(), dtype, place=place)
+        self._holds: list[tuple[Network, int] | None] = []
+        self._weights = self._pattern.weights.work.new_empty(0, len(self._pattern.weights.work))
+        self._acts = Captured(self._acted, place)
+
+    @torch.inference_mode()
+    def act(self, networks: Sequence[Network], blocks: Sequence[slice], seen: Mapping[str, AnyArray]) -> Tensor:
+        """Parameters [R, L] float32, of the rows in each network's block; others' are of no meaning.
+
+        seen: name -> [R, *shape] of all rows as games give them, rays in compact form or whole, masks among them. The
+        result holds until the next call.
+        """
+        places = self._seated(networks)
+        R, K = len(next(iter(seen.values()))), len(self._holds)
+        W = _doubled(ROWS, max(block.stop - block.start for block in blocks))
+        row_of, place_of = np.zeros((K, W), np.int64), np.zeros(R, np.int64)
+        for place, block in zip(places, blocks, strict=True):
+            count = block.stop - block.start
+            row_of[place, :count] = np.arange(block.start, block.stop)
+            place_of[block] = place * W + np.arange(count)
+        arrays = {**seen, ROW_OF: row_of, PLACE_OF: place_of}
+        (parameters,) = self._acts({name: torch.from_numpy(array) for name, array in arrays.items()})
+        return parameters
+
+    def _seated(self, networks: Sequence[Network]) -> list[int]:
+        """The places of these networks, which all have one afterwards, with their present weights."""
+        wanted = {id(network) for network in networks}
+        there = {id(held[0]): place for place, held in enumerate(self._holds) if held is not None}
+        if len(networks) > len(self._holds):
+            self._holds += [None] * (_doubled(PLACES, len(networks)) - len(self._holds))
+            grown = self._weights.new_zeros(len(self._holds), self._weights.shape[1])
+            grown[: len(self._weights)] = self._weights
+            self._weights, self._acts = grown, Captured(self._acted, self._pattern.place)
+        free = (place for place, held in enumerate(self._holds) if held is None or id(held[0]) not in wanted)
+        places = []
+        for network in networks:
+            place = there.get(id(network))
+            if place is None:
+                place = next(free)
+            with network.lock.reading():
+                if self._holds[place] != (network, network.version):
+                    tensors = acting_arrays(network.weights.tensors)
+                    ordered = [tensors[name].detach() for name in self._pattern.weights.shapes]
+                    self._pattern.weights.vector(ordered, self._weights[place])
+                    self._holds[place] = network, network.version
+            places.append(place)
+        return places
+
+    def _acted(self, held: Mapping[str, Tensor]) -> tuple[Tensor]:
+        pattern, row_of = self._pattern, held[ROW_OF]
+        inputs = pattern.inputs({k: x for k, x in held.items() if k not in (ROW_OF, PLACE_OF, MASKS)})
+        own = {name: x[row_of] for name, x in inputs.items()}  # [K, W, ...]
+        W, device = row_of.shape[1], row_of.device
+        states, keep = torch.zeros(W, 0, device=device), torch.ones(1, W, device=device)
+
+        def one(weights: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> Tensor:
+            parameters: Tensor = functional_call(pattern, dict(weights), (inputs, states, keep))[0]
+            return parameters
+
+        parameters = vmap(one)(pattern.weights.views(self._weights), own).flatten(0, 1)[held[PLACE_OF]]
+        return (pattern.masked(parameters, held.get(MASKS)),)
+
+
+def _doubled(size: int, wanted: int) -> int:
+    """`size`, doubled until it holds so many."""
+    while size < wanted:
+        size *= 2
+    return size

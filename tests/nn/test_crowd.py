@@ -1,0 +1,148 @@
+"""Policies that act as one product say what each says alone; what is captured says what it says uncaptured.
+
+It computes where PALUS_TEST_DEVICE says (`places`), by default on the CPU by torch's operators.
+"""
+
+import threading
+import types
+
+import numpy as np
+import pytest
+import torch
+from places import HERE
+from toys import Forbidden, Remember, behavior_of
+
+from palus.envs import make
+from palus.nn.captured import KEPT, PAYS, Captured
+from palus.nn.crowd import PLACES, Crowd
+from palus.nn.network import Network
+from palus.nn.place import CPU
+from palus.types import RAY_DISTANCES, RAY_TAGS, Continuous, Discrete
+
+SETTINGS = behavior_of("ppo", "network_settings.hidden_units=24").network_settings
+NUMBERS = Remember(Discrete(3), Continuous(2), Discrete(2)).spec
+
+
+def network(seed, spec, critic="none", settings=SETTINGS, place=HERE):
+    return Network(spec, settings, torch.Generator().manual_seed(seed), critic=critic, place=place)
+
+
+def rows_of(spec, count, seed=0):
+    random = np.random.default_rng(seed)
+    seen = {o.name: random.normal(size=(count, *o.shape)).astype(np.float32) for o in spec.observations}
+    if spec.actions.masked:
+        seen["action_masks"] = random.random((count, sum(spec.actions.branches))) < 0.7
+        seen["action_masks"][:, 0] = True
+    return seen
+
+
+def alone(own, seen):
+    tensors = {name: torch.from_numpy(x) for name, x in seen.items()}
+    masks = tensors.pop("action_masks", None)
+    return own.act(tensors, torch.zeros(len(next(iter(seen.values()))), 0), masks)[0].cpu()
+
+
+def same(crowd, networks, blocks, seen):
+    found = crowd.act(networks, blocks, seen).cpu()
+    for own, block in zip(networks, blocks, strict=True):
+        expected = alone(own, {name: x[block] for name, x in seen.items()})
+        torch.testing.assert_close(found[block], expected, atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize("spec", [Forbidden.spec, NUMBERS], ids=["masks", "numbers"])
+def test_a_crowd_says_what_each_says_alone(spec):
+    learner = network(0, spec, "separate")
+    several = [learner, *(network(seed, spec) for seed in range(1, PLACES + 2))]
+    assert len({own.kind for own in several}) == 1 and learner.kind is not None
+    seen, crowd = rows_of(spec, 200), Crowd(learner)
+    same(crowd, several[:3], [slice(0, 3), slice(3, 100), slice(120, 121)], seen)
+    same(crowd, [several[2], several[5], learner], [slice(0, 17), slice(17, 18), slice(60, 200)], seen)
+    with torch.no_grad():
+        learner.weights.master.mul_(2.0)
+    learner.weights.refresh()
+    learner.version += 1
+    same(crowd, [learner, several[1]], [slice(0, 50), slice(50, 100)], seen)
+    blocks = [slice(5 * k, 5 * k + 5) for k in range(len(several))]
+    same(crowd, several, blocks, seen)  # more than there were places for
+    same(crowd, several[::-1], blocks, seen)
+
+
+def test_a_crowd_reads_rays_in_compact_form():
+    game = make("SoccerTwos", 4)
+    (spec,) = game.spec.behaviors
+    game.reset(np.arange(4))
+    rows, count = np.arange(16, dtype=np.int32).reshape(4, 4), 16
+    whole = {o.name: np.zeros((count, *o.shape), np.float32) for o in spec.observations}
+    compact = {}
+    for name, rays in game.rays[spec.name].items():
+        compact |= {name + RAY_TAGS: np.zeros((count, rays), np.uint8)}
+        compact |= {name + RAY_DISTANCES: np.zeros((count, rays), np.float32)}
+    game.observe(spec.name, rows, whole)
+    game.observe(spec.name, rows, compact)
+    several, blocks = [network(seed, spec) for seed in (1, 2)], [slice(0, 9), slice(9, 16)]
+    found = Crowd(several[0]).act(several, blocks, compact).cpu()
+    for own, block in zip(several, blocks, strict=True):
+        torch.testing.assert_close(found[block], alone(own, {k: x[block] for k, x in whole.items()}), atol=2e-5, rtol=0)
+
+
+def test_what_cannot_act_together():
+    (soccer,) = make("SoccerTwos", 1).spec.behaviors
+    wide = behavior_of("ppo", "network_settings.hidden_units=32").network_settings
+    normal = behavior_of("ppo", "network_settings.normalize=true").network_settings
+    memory = behavior_of("ppo", "network_settings.memory={memory_size: 8, sequence_length: 4}").network_settings
+    assert network(0, soccer).kind != network(0, soccer, settings=wide).kind
+    assert network(0, soccer).kind != network(0, soccer, "shared").kind  # it has another layer
+    for other in (normal, memory):
+        assert network(0, soccer, settings=other).kind is None
+    assert network(0, soccer, place=CPU).kind is None
+
+
+def test_what_is_often_asked_for_is_captured_once_for_each_shape(monkeypatch):
+    made = []
+
+    def capture(work, changed, device):
+        assert device == HERE.device and not changed
+        made.append(work)
+        return work
+
+    monkeypatch.setattr("palus.nn.captured.captured", capture)
+    twice = Captured(
+        lambda held: (held["x"] * 2, held["x"].sum(1)), types.SimpleNamespace(device=HERE.device, captures=True)
+    )
+    for k in range(PAYS + 5):
+        x = torch.full((3, 2), float(k))
+        doubled, total = twice({"x": x}, rows=4)
+        assert doubled.shape == (4, 2) and torch.equal(doubled[:3].cpu(), 2 * x)
+        assert total[:3].tolist() == [2.0 * k] * 3
+        assert len(made) == (k >= PAYS)
+    for _ in range(PAYS + 5):
+        twice({"x": torch.ones(7, 2)})
+    assert len(made) == 2
+    for rows in range(10, 10 + KEPT):  # others take the place of shapes that nobody asks for
+        twice({"x": torch.ones(rows, 2)})
+    for _ in range(PAYS + 5):
+        twice({"x": torch.ones(7, 2)})
+    assert len(made) == 3
+
+
+def test_threads_do_not_write_into_each_others_results():
+    twice = Captured(lambda held: (held["x"],), HERE)
+    (mine,) = twice({"x": torch.ones(2)})
+    other = threading.Thread(target=twice, args=({"x": torch.zeros(2)},))
+    other.start()
+    other.join()
+    assert mine.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.skipif(not HERE.captures, reason="graphs are CUDA's")
+def test_a_graph_says_what_its_work_says():
+    several, blocks = [network(seed, NUMBERS) for seed in range(3)], [slice(0, 9), slice(9, 33), slice(33, 40)]
+    crowd, lone = Crowd(several[0]), network(7, NUMBERS, "shared")
+    for k in range(PAYS + 4):
+        seen = rows_of(NUMBERS, 40, k)
+        same(crowd, several, blocks, seen)
+        here = Network.acting(NUMBERS, SETTINGS, lone.acting_arrays())
+        torch.testing.assert_close(alone(lone, seen), alone(here, seen), atol=2e-5, rtol=2e-5)
+        with torch.no_grad():
+            lone.weights.master.mul_(1.01)
+        lone.weights.refresh()
