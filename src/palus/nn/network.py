@@ -349,7 +349,7 @@ class Network(nn.Module):
 
     def arrays(self) -> dict[str, AnyArray]:
         """Weights (float32) and moments (float64) by Sample Factory's names: snapshots, exports, populations."""
-        arrays: dict[str, AnyArray] = {k: v.detach().cpu().numpy().copy() for k, v in self.weights.masters.items()}
+        arrays: dict[str, AnyArray] = self.weights.arrays()
         arrays |= self.inputs.arrays(OBSERVATION_PREFIX)
         return arrays | (self.returns.arrays(RETURN_PREFIX) if self.returns is not None else {})
 
@@ -387,8 +387,8 @@ class Network(nn.Module):
                 raise ModelError(
                     f"{self.spec.name}: {name} holds NaN or infinity; the training diverged, take an older policy"
                 )
-        masters = self.weights.masters
-        g = Graph({id(p): (name, masters[name].cpu().numpy()) for name, p in self.named_parameters()})
+        masters = self.weights.arrays()
+        g = Graph({id(p): (name, masters[name]) for name, p in self.named_parameters()})
         side, state_size = self.sides[0], self.state_size // len(self.sides)
         state = open_policy(g, self.spec, state_size)
         inputs = {o.name: self.scalers[o.name].onnx(g, o.name, o.dtype) for o in self.spec.observations}

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from palus.errors import ModelError
+from palus.types import F32
 
 Init = Callable[[Tensor, torch.Generator], None]
 
@@ -124,6 +125,10 @@ class FlatParameters:
         """Name -> [K, *shape] of K vectors that are laid out as these weights, [K, n]."""
         parts = torch.split(several, self._sizes, 1)[::2]
         return {name: part.view(-1, *shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+
+    def arrays(self) -> dict[str, F32]:
+        """Copies of all weights by name, brought over at once from where they lie."""
+        return {name: view.numpy().copy() for name, view in self._views(self.master.detach().cpu()).items()}
 
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
         parts = torch.split(flat, self._sizes)[::2]

@@ -12,6 +12,7 @@ joint covariance at the end.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -269,10 +270,10 @@ def _flattening(inverse: Inverse, cells: Cells) -> F64:
 
 def _scatter(units: Units, strength: F64, inverse: Inverse, spread: float, before: Scatter) -> tuple[Scatter, float]:
     """The scatter of pairs around their expectation, and as one factor. before: what the covariance was made with."""
+    if not len(units.low):
+        return _unseen(), 1.0
     starts = units.starts
     low, high = units.low[starts], units.high[starts]
-    if not len(starts):
-        return fit_scatter(np.empty(0), np.empty(0), np.empty(0), np.empty(0)), 1.0
     p = win_probability(strength[low] - strength[high])
     middle, even = _middle(strength, spread, low, high), p * (1.0 - p)
     # A residual is smaller than the noise by what its own unit pulled the strengths towards it.
@@ -285,6 +286,12 @@ def _scatter(units: Units, strength: F64, inverse: Inverse, spread: float, befor
     variance = np.add.reduceat(units.count * units.games, starts) * even
     scatter = fit_scatter(squares, variance, middle, p, before if before != Scatter() else None)
     return scatter, (1.0 + float(squares.sum())) / (1.0 + float(variance.sum()))
+
+
+@cache
+def _unseen() -> Scatter:
+    """The scatter of no pairs."""
+    return fit_scatter(np.empty(0), np.empty(0), np.empty(0), np.empty(0))
 
 
 def _middle(strength: F64, spread: float, first: I64, second: I64) -> F64:

@@ -78,6 +78,12 @@ def side_by_side(loop: Callable[..., Any], entry: Any, name: str) -> Any:
     return _cached(copy, parallel=True)
 
 
+def take_threads(count: int) -> None:
+    """Have no more than so many threads share in what this thread runs side by side: a loop ends when the last of them
+    has come, and one that waits for a core that others use holds all up."""
+    numba.set_num_threads(min(count, config.NUMBA_NUM_THREADS))
+
+
 def has_openmp() -> bool:
     """Whether Numba finds it here."""
     try:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from palus.envs.soccer import match
-from palus.envs.soccer.compile import compiled, has_openmp, side_by_side
+from palus.envs.soccer.compile import compiled, has_openmp, side_by_side, take_threads
 from palus.envs.soccer.geometry import STEPS_PER_DECISION
 from palus.envs.soccer.pitch import FRAMES, GROUNDS, Ground, Pitch, pitch_of, sensors_of
 from palus.envs.soccer.state import new_outcome, new_state
@@ -151,6 +151,8 @@ class Soccer:
         parts = threads // 2 if spins else max(1, min(threads, round(math.sqrt(num_matches / WAKING))))
         bounds = np.linspace(0, num_matches, min(parts, num_matches) + 1).astype(np.int64)
         self._spinning = bounds if spins else None
+        if spins:
+            take_threads(parts)
         self._ranges = list(itertools.pairwise(bounds.tolist()))
         self._pool = ThreadPoolExecutor(len(self._ranges) - 1) if len(self._ranges) > 1 and not spins else None
 
