@@ -1,16 +1,16 @@
 """How fast palus trains on a device, beside what it is meant to reach on one H200 with 16 cores.
 
     python benchmarks/device.py --device cuda              stock PPO and MA-POCA, and Doom with workers on all cores
-    python benchmarks/device.py --device cuda --only ppo --matches 128 --seconds 10 --output FOLDER   a first look
+    python benchmarks/device.py --device cuda --only ppo --matches 512 --seconds 10 --output FOLDER   a first look
     python benchmarks/device.py --table FILE.json          the table of a stored result again
 
 The third bar, a team of `soccertwos-strong` within three minutes at its strength, is the recipe of strength:
 
-    python benchmarks/strength.py train --results results/device --seeds 1 2 3 --minutes 10 --set torch_settings.device=cuda
+    python benchmarks/strength.py train --results results/device --seeds 1 2 3 --minutes 10 --set torch_settings.device=cuda palus.num_matches=2048
     python benchmarks/strength.py table --results results/device --name strength-device --models FOLDER --pairs 200
 
-Stock runs play against a full window of snapshots; whole cycles count, in wall time, the first one does not. Each is measured
-with the step as a CUDA graph and launched kernel by kernel. Writes benchmarks/results/device.json and .md.
+Stock runs play against a full window of snapshots; whole cycles count, in wall time, the first one does not. Steps are CUDA
+graphs, and with the first number of matches also launched kernel by kernel. Writes benchmarks/results/device.json and .md.
 """  # noqa: E501 (commands)
 
 from __future__ import annotations
@@ -108,7 +108,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure training on a device; see the head of this file.")
     parser.add_argument("--device", default="cuda", help="as torch_settings.device")
     parser.add_argument("--only", nargs="+", choices=("ppo", "poca", "doom"), default=("ppo", "poca", "doom"))
-    parser.add_argument("--matches", nargs="+", type=int, default=(128, 512), help="matches side by side")
+    parser.add_argument(
+        "--matches",
+        nargs="+",
+        type=int,
+        default=(2048, 4096),
+        help="matches side by side; kernel by kernel with the first number",
+    )
     parser.add_argument("--seconds", type=float, default=30.0, help="of each measurement")
     parser.add_argument("--output", type=Path, default=machine.RESULTS, help="folder of the result")
     parser.add_argument("--table", type=Path, metavar="JSON", help="only rebuild the table beside this result")
@@ -122,7 +128,7 @@ def main() -> None:
         for trainer in ("ppo", "poca")
         if trainer in arguments.only
         for matches in arguments.matches
-        for graph in ((True, False) if cuda else (False,))
+        for graph in ((True, False) if cuda and matches == arguments.matches[0] else (cuda,))
     ]
     if "doom" in arguments.only:
         runs += [doom(arguments.device, asynchronous, arguments.seconds) for asynchronous in (False, True)]

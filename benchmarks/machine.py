@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -58,10 +59,25 @@ def describe() -> Json:
         "cpu_family_model": [cpu.get("cpu family"), cpu.get("model")],
         "cpu_flags": [flag for flag in FLAGS if flag in flags],
         "cores": usable_cores(),
+        "gpu": _gpu(),
         "system": f"{platform.system()} {platform.release()}",
         "commit": _commit(),
         "versions": {"python": platform.python_version(), "palus": __version__, **_versions()},
     }
+
+
+def _gpu() -> str | None:
+    """The name of NVIDIA's first one, where its driver tells."""
+    command = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
+    if shutil.which(command[0]) is None:
+        return None
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
+    return told[0].strip() if told else None
+
+
+def _processors(machine: Json) -> str:
+    """The machine's CPU and, where it has one, its GPU."""
+    return " and ".join(name for name in (machine["cpu"], machine.get("gpu")) if name)
 
 
 def usable_cores() -> int:
@@ -74,7 +90,7 @@ def caption(report: Json) -> str:
     machine, load = report["machine"], report["load_average"]
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     return (
-        f"{machine['cpu']} ({', '.join(machine['cpu_flags'])}), {machine['cores']} cores; {versions}.  \n"
+        f"{_processors(machine)} ({', '.join(machine['cpu_flags'])}), {machine['cores']} cores; {versions}.  \n"
         f"Commit {machine['commit']}, {report['started'][:10]}, {report['wall_s'] / 60:.0f} min; load average "
         f"{load['before'][0]:.1f} before and {load['after'][0]:.1f} after."
     )
@@ -101,7 +117,7 @@ def origin(run: Path) -> list[Json]:
 
 def trained_at(sittings: list[Json]) -> str:
     """The commits and processors that trained a run, for a table's notes."""
-    places = dict.fromkeys(f"{sitting['commit']} on {sitting['cpu']}" for sitting in sittings)
+    places = dict.fromkeys(f"{sitting['commit']} on {_processors(sitting)}" for sitting in sittings)
     return f"trained at commit {', then '.join(places)}"
 
 
