@@ -85,6 +85,17 @@ def test_a_crowd_reads_rays_in_compact_form():
         torch.testing.assert_close(found[block], alone(own, {k: x[block] for k, x in whole.items()}), atol=2e-5, rtol=0)
 
 
+def test_acting_there_is_acting_on_the_cpu():
+    here, there = (
+        Network(Forbidden.spec, SETTINGS, torch.Generator().manual_seed(3), streams=2, place=place)
+        for place in (CPU, HERE)
+    )
+    seen = {name: torch.from_numpy(x) for name, x in rows_of(Forbidden.spec, 5).items()}
+    masks = seen.pop("action_masks")
+    for found, expected in zip(*(own.act(seen, torch.zeros(5, 0), masks) for own in (there, here)), strict=True):
+        torch.testing.assert_close(found.cpu(), expected, atol=2e-5, rtol=2e-5)
+
+
 def test_what_cannot_act_together():
     (soccer,) = make("SoccerTwos", 1).spec.behaviors
     wide = behavior_of("ppo", "network_settings.hidden_units=32").network_settings

@@ -1,5 +1,6 @@
 """The one vector that holds all weights of a module."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -44,3 +45,19 @@ def test_backward_fills_the_gradient_of_every_layer_in_order():
     p.set_gradient([p.backward([network(torch.tensor([[2.0, 5.0]]))], [torch.tensor([[10.0]])])])
     # the first layer gives -2.5; derivatives: 3 * (2, 5), 3, -2.5, 1
     assert p.gradient.tolist() == [60.0, 150.0, 30.0, -25.0, 10.0]
+
+
+def test_weights_may_begin_at_multiples_of_a_grain():
+    network = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 1))
+    before = [p.detach().clone() for p in network.parameters()]
+    p = FlatParameters(network, torch.bfloat16, grain=8)
+    assert all(tensor.storage_offset() % 8 == 0 for tensor in p.tensors.values())
+    for name, expected in zip(p.shapes, before, strict=True):
+        assert torch.equal(p.masters[name], expected) and np.array_equal(p.arrays()[name], expected)
+    packed = p.packed(p.master)
+    assert torch.equal(packed, torch.cat([x.flatten() for x in before]))
+    assert torch.equal(p.unpacked(packed), p.master) and len(p.master) == 16 + 8 + 8 + 8
+    assert torch.equal(p.views(torch.stack([p.master, 2 * p.master]))["1.weight"][1], 2 * before[2])
+    p.set_gradient([tuple(torch.ones(shape) for shape in p.shapes.values())])
+    assert p.gradient.sum() == len(packed)
+    assert [shard.start for shard in p.shards(2)] == [0, 24]

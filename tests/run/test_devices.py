@@ -3,6 +3,8 @@
 It computes where PALUS_TEST_DEVICE says (`places`), by default on the CPU.
 """
 
+from functools import partial
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -10,9 +12,13 @@ import torch
 from places import HERE
 
 from palus.config import load_run
-from palus.envs import make
+from palus.envs import GameSource, make
+from palus.envs.protocol import room_for
 from palus.export.policy_file import PolicyFile, read_policy, write_policy
 from palus.nn.network import Network
+from palus.nn.place import CPU
+from palus.rollout.collector import InProcessCollector
+from palus.rollout.rollout import FROZEN, Seat
 from palus.train import Run, train
 
 FAST = ["palus.matmul=highest", "palus.threads=1", "env_settings.seed=7", "palus.baseline_interval=0"]
@@ -116,3 +122,35 @@ def test_rays_travel_in_compact_form_and_mean_the_same(tmp_path, monkeypatch):
         short = {name + end: (kind, rays[name]) for name in rays for end, kind in kinds.items()}
         assert names == (short if compact else whole)
     assert torch.equal(*found)
+
+
+def test_opponents_that_act_together_do_what_they_do_alone():
+    """A learner, ten snapshots in blocks of other sizes, a stranger of another kind, and the learner's present self."""
+    source, file = GameSource("SoccerTwos"), load_run("debug", FAST).behaviors["SoccerTwos"]
+    (spec,) = source.spec.behaviors
+    other = file.network_settings.model_copy(update={"hidden_units": 16})
+    met = [0, *(FROZEN + k for k in (0, 1, 1, 2, 3, 3, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0, 2, 4))]
+
+    def played(place):
+        def network(number):
+            settings = other if number == FROZEN + 10 else file.network_settings
+            return Network(spec, settings, torch.Generator().manual_seed(number), critic="none", place=place)
+
+        def seats(match):
+            meets = met[match] if match < len(met) else 0
+            return tuple(Seat(0, True) if agent.team == 0 else Seat(meets, False) for agent in source.spec.agents)
+
+        env = source.batch(40, 4, spinning=not place.compiled)
+        room = partial(room_for, rays=None if place.compiled else env.rays, zeros=place.zeros)
+        learners = {0: (spec.name, network(0))}
+        collector = InProcessCollector(env, learners, seats, 8, 3, {0: 2}, network, 2, room=room, place=place)
+        try:
+            collector.collect()
+            return collector.collect().rollouts[0].parameters.copy(), env.get_state()
+        finally:
+            collector.close()
+
+    (numbers, state), (expected, wanted) = played(HERE), played(CPU)
+    np.testing.assert_allclose(numbers, expected, atol=1e-4)
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(state[name], array, err_msg=name)
