@@ -94,6 +94,8 @@ def test_acting_there_is_acting_on_the_cpu():
     masks = seen.pop("action_masks")
     for found, expected in zip(*(own.act(seen, torch.zeros(5, 0), masks) for own in (there, here)), strict=True):
         torch.testing.assert_close(found.cpu(), expected, atol=2e-5, rtol=2e-5)
+    of_both = here.values({name: x.numpy() for name, x in seen.items()}, np.zeros((5, 0), np.float32))
+    np.testing.assert_allclose(here.act(seen, torch.zeros(5, 0), masks)[1], of_both[:, 0], atol=2e-5)
 
 
 def test_what_cannot_act_together():
