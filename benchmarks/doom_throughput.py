@@ -105,7 +105,11 @@ def measure(case: Case, seconds: float, warm_up: float) -> Json:
     child = subprocess.Popen(
         case.command,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(HERE), "PYTHONUNBUFFERED": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{HERE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+            "PYTHONUNBUFFERED": "1",
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -13,7 +13,7 @@ from places import HERE
 from toys import Forbidden, Remember, behavior_of
 
 from palus.envs import make
-from palus.nn.captured import KEPT, PAYS, Captured
+from palus.nn.captured import BUSY, KEPT, PAYS, Captured
 from palus.nn.crowd import PLACES, Crowd
 from palus.nn.network import Network
 from palus.nn.place import CPU
@@ -136,6 +136,24 @@ def test_what_is_often_asked_for_is_captured_once_for_each_shape(monkeypatch):
     for _ in range(PAYS + 5):
         twice({"x": torch.ones(7, 2)})
     assert len(made) == 3
+
+
+def test_work_waits_for_a_capture_and_threads_capture_nothing(monkeypatch):
+    monkeypatch.setattr("palus.nn.captured.PAYS", 0)
+    monkeypatch.setattr("palus.nn.captured.captured", lambda *_: pytest.fail("captured in a thread"))
+    place = types.SimpleNamespace(device=HERE.device, captures=True)
+    doubled, done = Captured(lambda held: (held["x"] * 2,), place), threading.Event()
+
+    def work():
+        assert doubled({"x": torch.ones(2)})[0].tolist() == [2.0, 2.0]
+        done.set()
+
+    with BUSY:
+        other = threading.Thread(target=work)
+        other.start()
+        assert not done.wait(0.2)
+    assert done.wait(10.0)
+    other.join()
 
 
 def test_threads_do_not_write_into_each_others_results():

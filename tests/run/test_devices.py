@@ -124,8 +124,10 @@ def test_rays_travel_in_compact_form_and_mean_the_same(tmp_path, monkeypatch):
     assert torch.equal(*found)
 
 
-def test_opponents_that_act_together_do_what_they_do_alone():
-    """A learner, ten snapshots in blocks of other sizes, a stranger of another kind, and the learner's present self."""
+def test_opponents_that_act_together_do_what_they_do_alone(monkeypatch):
+    """A learner, ten snapshots in blocks of other sizes, one of another kind, and the learner's present self, in a
+    block that takes the learner's graph where there are graphs."""
+    monkeypatch.setattr("palus.nn.captured.PAYS", 1)
     source, file = GameSource("SoccerTwos"), load_run("debug", FAST).behaviors["SoccerTwos"]
     (spec,) = source.spec.behaviors
     other = file.network_settings.model_copy(update={"hidden_units": 16})
@@ -140,7 +142,7 @@ def test_opponents_that_act_together_do_what_they_do_alone():
             meets = met[match] if match < len(met) else 0
             return tuple(Seat(0, True) if agent.team == 0 else Seat(meets, False) for agent in source.spec.agents)
 
-        env = source.batch(40, 4, spinning=not place.compiled)
+        env = source.batch(56, 4, spinning=not place.compiled)
         room = partial(room_for, rays=None if place.compiled else env.rays, zeros=place.zeros)
         learners = {0: (spec.name, network(0))}
         collector = InProcessCollector(env, learners, seats, 8, 3, {0: 2}, network, 2, room=room, place=place)

@@ -14,12 +14,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from palus.nn.lock import SharedLock
 from palus.nn.place import Placement
 
 WARM_UP = 3
 """Times that work runs before it is captured: libraries choose their kernels then. Source: torch's notes on graphs."""
 PAYS = 32
 """Calls of one shape from which on a graph of it is worth its making, which costs as much as so many calls."""
+BUSY = SharedLock()
+"""Whoever launches work on a device reads; a capture is alone. What another thread launched meanwhile has spoiled one:
+two threads that captured side by side, on an H200, with torch 2.11."""
 KEPT = 16
 """Shapes that memory and graphs are kept of, for each thread."""
 
@@ -30,7 +34,7 @@ def captured(work: Callable[[], None], changed: Sequence[Tensor], device: torch.
 
     Source: torch's notes on CUDA graphs: a warm-up on a stream of its own, then the capture, in which nothing runs.
     """
-    with torch.cuda.device(device):
+    with BUSY, torch.cuda.device(device):
         before, side = [tensor.clone() for tensor in changed], torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -38,7 +42,7 @@ def captured(work: Callable[[], None], changed: Sequence[Tensor], device: torch.
                 work()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # others may act with their networks meanwhile
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # others may wait for theirs meanwhile
             work()
         for tensor, old in zip(changed, before, strict=True):
             tensor.copy_(old)
@@ -62,7 +66,8 @@ class Captured(threading.local):
     """A function of tensors on a device, as a CUDA graph for every shape that it is often asked for.
 
     What the function reads besides must stay where it is in memory, and what it gives holds until the same thread calls
-    again. On devices without graphs it is called as it is.
+    again. It is called as it is on devices without graphs, and by other threads than the main one, beside whose work
+    nothing can be captured.
     """
 
     def __init__(self, work: Callable[[Given], Sequence[Tensor]], place: Placement) -> None:
@@ -82,13 +87,18 @@ class Captured(threading.local):
             if len(self._forms) > KEPT:
                 self._forms.popitem(last=False)
         self._forms.move_to_end(key)
-        for name, x in given.items():
-            form.held[name][: len(x)].copy_(x, non_blocking=True)
         form.calls += 1
-        if form.replay is None and form.calls > PAYS and self._place.captures:
+        if form.replay is None and form.calls > PAYS and self._place.captures and _is_main():
             form.replay = captured(lambda: self._run(form), (), self._place.device)
-        (form.replay or (lambda: self._run(form)))()
+        with BUSY.reading():
+            for name, x in given.items():
+                form.held[name][: len(x)].copy_(x, non_blocking=True)
+            (form.replay or (lambda: self._run(form)))()
         return form.found
 
     def _run(self, form: _Form) -> None:
         form.found = tuple(self._work(form.held))
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()

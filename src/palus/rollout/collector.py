@@ -55,9 +55,9 @@ class InProcessCollector:
         """learners: policy id -> behavior and policy. rows_per_match: the most agents of a match that learn for each.
 
         load: the policy of a frozen id that nobody published. threads: with two or more, everybody else decides while
-        the learners do; the result is the same. members: as learners, those that never learn and are there from the
-        start. scripts: by policy id, players that read the game itself. draws: by behavior, where actions are not
-        sampled. share: which matches of the run these are. room: makes arrays for observations.
+        the learners do, on the CPU; the result is the same. members: as learners, those that never learn and are there
+        from the start. scripts: by policy id, players that read the game itself. draws: by behavior, where actions are
+        not sampled. share: which matches of the run these are. room: makes arrays for observations.
         place: of all policies.
         """
         everybody = {**learners, **(members or {})}
@@ -66,7 +66,8 @@ class InProcessCollector:
         self._first, self._total = share.first(N), share.size * N
         self.policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
         self._episodes = Episodes(spec, N, self._first)
-        self._helper = ThreadPoolExecutor(1, "others", torch.set_num_threads, (1,)) if threads > 1 else None
+        helps = threads > 1 and place.compiled  # a device is asked for all before the first answer is waited for
+        self._helper = ThreadPoolExecutor(1, "others", torch.set_num_threads, (1,)) if helps else None
         sizes = memories({k: (spec.behavior(name).name, own) for k, (name, own) in everybody.items()})
         # Actions per behavior [N, P_b, A]; learners and the others write their own rows.
         self._actions: list[F32] = []
@@ -205,6 +206,7 @@ class InProcessCollector:
         waiting = [others for others in self._others if others.blocks]
         for others in waiting:
             others.look()
+            others.ask(self.policies)
 
         def decide() -> None:
             for others in waiting:

@@ -273,13 +273,18 @@ class Others:
             self._room[MASKS][:] = True
         self.env.observe(self.behavior.name, self._rows, self._room)
 
-    def act(self, policies: Policies, seed: int, tick: int) -> None:
-        """Decide what was looked at, and hand the actions to the game."""
-        count, states = len(self._seats), self.states[self._seats]
+    def ask(self, policies: Policies) -> None:
+        """Ask who plays the rows about what was looked at: a device works at it from now on, a CPU when they act."""
+        self._acting = self.states[self._seats]
         asked_for = [
             (policies[number], slice(first, end)) for number, first, end in self.blocks if number not in self._scripts
         ]
-        for block, answer in self._answers(asked_for, states):
+        self._answers = self._asked_here(asked_for) if self._place.compiled else self._asked_there(asked_for)
+
+    def act(self, policies: Policies, seed: int, tick: int) -> None:
+        """Take the answers of those that were asked, and hand the actions to the game."""
+        count, states = len(self._seats), self._acting
+        for block, answer in self._answers:
             self._parameters[block], _, states[block] = fetched(answer, states.shape[1])
         spec = self.behavior.actions
         actions, _, _ = self._draw(self._parameters[:count], spec, seed, tick, self._draws[self._seats])
@@ -292,33 +297,37 @@ class Others:
             if number in self._scripts:
                 self._follow(self._scripts[number], self._seats[first:end])
 
-    def _answers(self, asked_for: Sequence[tuple[Policy, slice]], states: F32) -> Iterator[tuple[slice, Answer]]:
-        """What policies say of their blocks of rows. On a device those of one kind are asked together, and all before
-        the first answer is given."""
-        if self._place.compiled:
-            for policy, block in asked_for:
-                yield block, asked(policy, {name: array[block] for name, array in self._room.items()}, states[block])
-            return
+    def _asked_here(self, asked_for: Sequence[tuple[Policy, slice]]) -> Iterator[tuple[slice, Answer]]:
+        """What policies say of their blocks of rows, each asked when its turn comes."""
+        for policy, block in asked_for:
+            seen = {name: array[block] for name, array in self._room.items()}
+            yield block, asked(policy, seen, self._acting[block])
+
+    def _asked_there(self, asked_for: Sequence[tuple[Policy, slice]]) -> Iterator[tuple[slice, Answer]]:
+        """The same on a device, which is asked for all now, for those of one kind together."""
         kinds: dict[Hashable, list[tuple[Policy, slice]]] = {}
         usual = 2 * sum(block.stop - block.start for _, block in asked_for) // max(len(asked_for), 1)
         for policy, block in asked_for:
             fits = block.stop - block.start <= usual  # all places of a crowd have as many rows
             kind = policy.kind if isinstance(policy, Network) and fits else None
             kinds.setdefault(kind or id(policy), []).append((policy, block))
-        alone, together = list[tuple[slice, Answer]](), list[tuple[list[slice], Tensor]]()
+        alone, together = list[tuple[Policy, slice]](), list[tuple[list[slice], Tensor]]()
         for kind, members in kinds.items():
-            policies, blocks = map(list, zip(*members, strict=True))
             if len(members) == 1:
-                seen = {name: array[blocks[0]] for name, array in self._room.items()}
-                alone.append((blocks[0], asked(policies[0], seen, states[blocks[0]])))
+                alone += members
                 continue
+            policies, blocks = map(list, zip(*members, strict=True))
             if kind not in self._crowds:
                 self._crowds[kind] = Crowd(policies[0])
             together.append((blocks, self._crowds[kind].act(policies, blocks, self._room)))
-        yield from alone
+        # Copies: the learner's network, asked again before these are read, would write over them.
+        told = [(block, (answer[0].clone(), None, answer[2].clone())) for block, answer in self._asked_here(alone)]
+        return itertools.chain(told, self._of_crowds(together))
+
+    def _of_crowds(self, together: Sequence[tuple[list[slice], Tensor]]) -> Iterator[tuple[slice, Answer]]:
         for blocks, parameters in together:
             there = parameters.cpu()
-            yield from ((block, (there[block], None, torch.from_numpy(states[block]))) for block in blocks)
+            yield from ((block, (there[block], None, torch.from_numpy(self._acting[block]))) for block in blocks)
 
     def _follow(self, act: BotAct, seats: I64) -> None:
         """Do what a script says in these seats; it speaks for whole teams."""
