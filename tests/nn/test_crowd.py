@@ -14,7 +14,7 @@ from toys import Forbidden, Remember, behavior_of
 
 from palus.envs import make
 from palus.nn.captured import BUSY, KEPT, PAYS, Captured
-from palus.nn.crowd import PLACES, Crowd
+from palus.nn.crowd import PLACES, Crowd, act_in_step
 from palus.nn.network import Network
 from palus.nn.place import CPU
 from palus.types import RAY_DISTANCES, RAY_TAGS, Continuous, Discrete
@@ -85,6 +85,25 @@ def test_a_crowd_reads_rays_in_compact_form():
         torch.testing.assert_close(found[block], alone(own, {k: x[block] for k, x in whole.items()}), atol=2e-5, rtol=0)
 
 
+@pytest.mark.parametrize("more", [(), ("network_settings.normalize=true",), ("network_settings.num_layers=3",)])
+@pytest.mark.parametrize("name", ["masks", "numbers", "rays"])
+def test_networks_in_step_say_what_each_says_alone(name, more):
+    spec = {"masks": Forbidden.spec, "numbers": NUMBERS, "rays": make("SoccerTwos", 1).spec.behaviors[0]}[name]
+    settings = behavior_of("ppo", "network_settings.hidden_units=64", *more).network_settings
+    several = [network(seed, spec, "separate" if seed == 3 else "none", settings, CPU) for seed in range(5)]
+    assert len({own.kind for own in several}) == 1
+    seen, random = rows_of(spec, 300), np.random.default_rng(5)
+    for own in several:
+        own.inputs.observe(
+            {o.name: 2.0 * seen[o.name] + own.version for o in spec.observations}, random.permutation(300)
+        )
+    blocks = [slice(0, 1), slice(1, 18), slice(18, 82), slice(82, 90), slice(120, 300)]
+    found = act_in_step(several, blocks, seen)
+    for own, block in zip(several, blocks, strict=True):
+        expected = alone(own, {name: x[block] for name, x in seen.items()})
+        torch.testing.assert_close(found[block], expected, atol=1e-6, rtol=1e-6)  # tests/test_bits.py asks for all bits
+
+
 def test_acting_there_is_acting_on_the_cpu():
     here, there = (
         Network(Forbidden.spec, SETTINGS, torch.Generator().manual_seed(3), streams=2, place=place)
@@ -107,7 +126,8 @@ def test_what_cannot_act_together():
     assert network(0, soccer).kind != network(0, soccer, "shared").kind  # it has another layer
     for other in (normal, memory):
         assert network(0, soccer, settings=other).kind is None
-    assert network(0, soccer, place=CPU).kind is None
+    assert network(0, soccer, settings=memory, place=CPU).kind is None
+    assert network(0, soccer, settings=normal, place=CPU).kind != network(0, soccer, place=CPU).kind is not None
 
 
 def test_what_is_often_asked_for_is_captured_once_for_each_shape(monkeypatch):

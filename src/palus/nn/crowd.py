@@ -1,12 +1,15 @@
-"""Many policies of one kind as one product, on a device: the opponents of a league, each with few rows.
+"""Many policies of one kind (`Network.kind`) at once: the opponents of a league, each with few rows.
 
-One after the other they cost their launches, whatever their rows are. Here their weights lie side by side, and every
-layer is one batched product. Letters: K places for policies, W rows of each, R rows of all, P weights, L parameters.
+One after the other they cost what a pass costs whatever its rows are, five times as much as a learner with as many in
+all. On the CPU they go layer by layer instead: what is done to all rows alike is done once. On a device their weights
+lie side by side, and every layer is one batched product. Letters: K places for policies, W rows of each, R rows of all,
+P weights, L parameters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 
 import numpy as np
 import torch
@@ -14,18 +17,56 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 
 from palus.nn.captured import Captured
+from palus.nn.encoders import VECTORS
+from palus.nn.layers import Linear
 from palus.nn.network import Network, acting_arrays
 from palus.types import MASKS, AnyArray
 
+EDGE = 16
+"""Rows whose number times any width is whole cache lines in fp32, where products begin in `act_in_step`."""
 PLACES, ROWS = 4, 16
 """The fewest places and the fewest rows of each; doubled until all fit, so that few shapes come about."""
 ROW_OF, PLACE_OF = " row of", " place of"
 """Beside the names of observations: the row that each place reads, and the place that each row's answer is at."""
 
 
+@torch.inference_mode()
+def act_in_step(networks: Sequence[Network], blocks: Sequence[slice], seen: Mapping[str, AnyArray]) -> Tensor:
+    """Parameters [R, L] float32 of networks on the CPU, each of the rows in its block; others' are 0.
+
+    seen: name -> [R, *shape] of all rows as games give them, masks among them. Every product has a multiple of `EDGE`
+    rows, so in fp32 a row gets the bits that its network would give it alone.
+    """
+    first = networks[0]
+    sizes = [-(-(block.stop - block.start) // EDGE) * EDGE for block in blocks]
+    ends = np.cumsum(sizes).tolist()
+    parts = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    index = np.concatenate(
+        [np.minimum(np.arange(b.start, b.start + size), b.stop - 1) for b, size in zip(blocks, sizes, strict=True)]
+    )
+    observations = {name: array for name, array in seen.items() if name != MASKS}
+    parameters = torch.zeros(len(next(iter(seen.values()))), first.spec.actions.parameters)
+    with ExitStack() as held:
+        for network in networks:
+            held.enter_context(network.lock.reading())
+        alike = all(scaler.moments is None for scaler in first.scalers.values())
+        asked = [(first, slice(None))] if alike else zip(networks, parts, strict=True)
+        x = torch.cat([network.inputs(observations, index[part])[VECTORS] for network, part in asked])
+        for layers in zip(*(network.chain or () for network in networks), strict=True):
+            if isinstance(layers[0], Linear):
+                x = torch.cat([layer.forward(x[part]) for layer, part in zip(layers, parts, strict=True)])
+            else:
+                x = layers[0].forward(x)
+        x = x.float()
+        for network, block, part in zip(networks, blocks, parts, strict=True):
+            found = network.action_parameterization.forward(x[part])
+            parameters[block] = found[: block.stop - block.start]
+    return first.masked(parameters, torch.from_numpy(seen[MASKS]) if MASKS in seen else None)
+
+
 class Crowd:
-    """A place for each of some networks of one kind (`Network.kind`). One that acts again keeps its place; its weights
-    are copied anew when they have changed."""
+    """On a device, a place for each of some networks. One that acts again keeps its place; its weights are copied anew
+    when they have changed."""
 
     def __init__(self, like: Network) -> None:
         """like: one of them."""

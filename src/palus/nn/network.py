@@ -24,7 +24,7 @@ from palus.nn.cores import Core
 from palus.nn.encoders import Apart, Joint
 from palus.nn.graph import FORBIDDEN, Graph, PolicyOutputs, close_policy, open_policy
 from palus.nn.int8 import Int8Acting, Remember, int8_acting
-from palus.nn.layers import Chain, Linear, fully_connected
+from palus.nn.layers import Activate, Chain, Linear, fully_connected
 from palus.nn.lock import SharedLock
 from palus.nn.parameters import FlatParameters, xavier_uniform
 from palus.nn.place import CPU, Placement
@@ -329,12 +329,21 @@ class Network(nn.Module):
         return network
 
     @cached_property
+    def chain(self) -> list[Linear | Activate] | None:
+        """The policy's layers from vectors to features, where they follow each other and nothing is between them."""
+        encoder, core, decoder = self._parts[self.sides[0]]
+        vectors = all(o.is_vector for o in self.spec.observations)
+        if not (vectors and isinstance(encoder, Joint) and isinstance(encoder.layers, Chain)) or core.layers:
+            return None
+        parts = (encoder.layers, decoder)
+        return [module for part in parts for module in part.modules() if isinstance(module, Linear | Activate)]
+
+    @cached_property
     def kind(self) -> Hashable | None:
-        """Networks of one kind can act as one product (`palus.nn.crowd`); None for one that cannot: on the CPU, with
-        memory, with pictures or lists of entities, whose products fill a device alone, or with normalisation, which is
-        each one's own."""
+        """Networks of one kind can act together (`palus.nn.crowd`); None for one that cannot: one without a `chain`
+        and, on a device, one that normalises what it sees, each by moments of its own."""
         normalizes = any(scaler.moments is not None for scaler in self.scalers.values())
-        if self.place.compiled or self.state_size or normalizes or not all(o.is_vector for o in self.spec.observations):
+        if self.chain is None or (normalizes and not self.place.compiled):
             return None
         return self.settings.model_dump_json(), tuple(acting_arrays(self.weights.tensors))
 

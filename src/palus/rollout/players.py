@@ -15,7 +15,7 @@ from torch import Tensor
 from palus.envs.arena_game import BotAct
 from palus.envs.protocol import MultiAgentEnv, Room, room_for
 from palus.errors import EnvError
-from palus.nn.crowd import Crowd
+from palus.nn.crowd import Crowd, act_in_step
 from palus.nn.distributions import Draw, sample, told
 from palus.nn.network import Network
 from palus.nn.place import CPU, Placement
@@ -297,37 +297,51 @@ class Others:
             if number in self._scripts:
                 self._follow(self._scripts[number], self._seats[first:end])
 
-    def _asked_here(self, asked_for: Sequence[tuple[Policy, slice]]) -> Iterator[tuple[slice, Answer]]:
-        """What policies say of their blocks of rows, each asked when its turn comes."""
+    def _of_kinds(self, asked_for: Sequence[tuple[Policy, slice]]) -> list[list[tuple[Policy, slice]]]:
+        """Those that can act together, together."""
+        kinds: dict[Hashable, list[tuple[Policy, slice]]] = {}
         for policy, block in asked_for:
+            kind = policy.kind if isinstance(policy, Network) else None
+            kinds.setdefault(kind or id(policy), []).append((policy, block))
+        return list(kinds.values())
+
+    def _asked_here(self, asked_for: Sequence[tuple[Policy, slice]]) -> Iterator[tuple[slice, Answer]]:
+        """What policies say of their blocks of rows, asked when their turn comes."""
+        for members in self._of_kinds(asked_for):
+            policies, blocks = map(list, zip(*members, strict=True))
+            if len(members) > 1:
+                yield from self._shared(blocks, act_in_step(policies, blocks, self._room))
+            else:
+                yield from self._alone(members)
+
+    def _alone(self, members: Sequence[tuple[Policy, slice]]) -> Iterator[tuple[slice, Answer]]:
+        for policy, block in members:
             seen = {name: array[block] for name, array in self._room.items()}
             yield block, asked(policy, seen, self._acting[block])
 
-    def _asked_there(self, asked_for: Sequence[tuple[Policy, slice]]) -> Iterator[tuple[slice, Answer]]:
-        """The same on a device, which is asked for all now, for those of one kind together."""
-        kinds: dict[Hashable, list[tuple[Policy, slice]]] = {}
-        usual = 2 * sum(block.stop - block.start for _, block in asked_for) // max(len(asked_for), 1)
-        for policy, block in asked_for:
-            fits = block.stop - block.start <= usual  # all places of a crowd have as many rows
-            kind = policy.kind if isinstance(policy, Network) and fits else None
-            kinds.setdefault(kind or id(policy), []).append((policy, block))
-        alone, together = list[tuple[Policy, slice]](), list[tuple[list[slice], Tensor]]()
-        for kind, members in kinds.items():
-            if len(members) == 1:
-                alone += members
-                continue
-            policies, blocks = map(list, zip(*members, strict=True))
-            if kind not in self._crowds:
-                self._crowds[kind] = Crowd(policies[0])
-            together.append((blocks, self._crowds[kind].act(policies, blocks, self._room)))
-        # Copies: the learner's network, asked again before these are read, would write over them.
-        told = [(block, (answer[0].clone(), None, answer[2].clone())) for block, answer in self._asked_here(alone)]
-        return itertools.chain(told, self._of_crowds(together))
+    def _shared(self, blocks: Sequence[slice], parameters: Tensor) -> Iterator[tuple[slice, Answer]]:
+        there = parameters.cpu()
+        yield from ((block, (there[block], None, torch.from_numpy(self._acting[block]))) for block in blocks)
 
-    def _of_crowds(self, together: Sequence[tuple[list[slice], Tensor]]) -> Iterator[tuple[slice, Answer]]:
-        for blocks, parameters in together:
-            there = parameters.cpu()
-            yield from ((block, (there[block], None, torch.from_numpy(self._acting[block]))) for block in blocks)
+    def _asked_there(self, asked_for: Sequence[tuple[Policy, slice]]) -> Iterator[tuple[slice, Answer]]:
+        """The same on a device, which is asked for all now."""
+        usual = 2 * sum(block.stop - block.start for _, block in asked_for) // max(len(asked_for), 1)
+        alone, together = list[tuple[Policy, slice]](), list[tuple[list[slice], Tensor]]()
+        for members in self._of_kinds(asked_for):
+            large = [each for each in members if each[1].stop - each[1].start > usual]  # all places have as many rows
+            members = [each for each in members if each not in large]
+            if len(members) < 2:
+                large, members = [*large, *members], []
+            alone += large
+            if members:
+                policies, blocks = map(list, zip(*members, strict=True))
+                kind = policies[0].kind
+                if kind not in self._crowds:
+                    self._crowds[kind] = Crowd(policies[0])
+                together.append((blocks, self._crowds[kind].act(policies, blocks, self._room)))
+        # Copies: the learner's network, asked again before these are read, would write over them.
+        told = [(block, (answer[0].clone(), None, answer[2].clone())) for block, answer in self._alone(alone)]
+        return itertools.chain(told, *(self._shared(*each) for each in together))
 
     def _follow(self, act: BotAct, seats: I64) -> None:
         """Do what a script says in these seats; it speaks for whole teams."""
