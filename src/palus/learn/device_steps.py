@@ -23,7 +23,7 @@ Held = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Objective:
+class Descent:
     """What a gradient step goes by: outputs of the network, the loss's gradient with respect to each, and
     the means that are reported, in the order of their tags.
 
@@ -57,7 +57,7 @@ class DeviceSteps:
 
     def run(
         self,
-        objective: Callable[[Held], Objective],
+        objective: Callable[[Held], Descent],
         tags: Sequence[str],
         minibatches: Mapping[str, AnyArray],
         rate: float,
@@ -81,7 +81,7 @@ class DeviceSteps:
             meanwhile(k)
         return dict(zip(tags, (self.held["totals"] / steps).tolist(), strict=True))
 
-    def work(self, objective: Callable[[Held], Objective]) -> None:
+    def work(self, objective: Callable[[Held], Descent]) -> None:
         """One step on what is held: what a graph is captured of."""
         weights = self.network.weights
         wanted = objective(self.held)
@@ -91,7 +91,7 @@ class DeviceSteps:
             self.optimizer.move(shard)
         self.held["totals"].add_(torch.cat([mean.view(-1) for mean in wanted.means]))
 
-    def _step(self, objective: Callable[[Held], Objective]) -> None:
+    def _step(self, objective: Callable[[Held], Descent]) -> None:
         if not self.captures:
             self.work(objective)
             return

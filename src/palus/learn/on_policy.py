@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from palus.config.trainer import OnPolicyBehavior
-from palus.learn.device_steps import Held, Objective
+from palus.learn.device_steps import Held, Descent
 from palus.learn.learner import SEEN, Learner, Part, means
 from palus.learn.sequences import Sequences
 from palus.learn.strata import Strata
@@ -102,7 +102,7 @@ class OnPolicy(Learner):
     """Of what `objective` reports."""
 
     @abstractmethod
-    def objective(self, held: Held) -> Objective:
+    def objective(self, held: Held) -> Descent:
         """The gradient that `update`'s parts take, as one pure function of tensors of fixed shapes, and the means of
         `tags`. What does not count weighs 0; nothing is picked out."""
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from palus.config.trainer import PocaBehavior
-from palus.learn.device_steps import Held, Objective
+from palus.learn.device_steps import Held, Descent
 from palus.learn.learner import Part, flat
 from palus.learn.losses import surrogate, surrogate_tensors, value_loss, value_tensors
 from palus.learn.on_policy import Counts, OnPolicy
@@ -335,7 +335,7 @@ class POCA(OnPolicy):
             estimates[f"Policy/{name.title()} Baseline Estimate"] = float(batch.baselines[present, s].mean())
         return found | self.pooled(estimates, int(present.sum())) | now.tags()
 
-    def objective(self, held: Held) -> Objective:
+    def objective(self, held: Held) -> Descent:
         """L_pi + 0.5 (L_V + 0.5 L_b) - beta entropy: see `OnPolicy.objective`. Every agent of a group step is computed
         with, and counts where it is present."""
         steps, counts, present = held["index"], held["counts"], held["present"]
@@ -360,4 +360,4 @@ class POCA(OnPolicy):
         critic_loss, value_slope = value_tensors(values, targets, of_steps, 0.5)
         baseline_loss, baseline_slope = value_tensors(baselines, targets.repeat_interleave(G, 0), of_agents, 0.25)
         outputs, slopes = (parameters, values, baselines), (slope, value_slope, baseline_slope)
-        return Objective(outputs, slopes, (found[:1].abs(), critic_loss, baseline_loss, found[1:]))
+        return Descent(outputs, slopes, (found[:1].abs(), critic_loss, baseline_loss, found[1:]))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from palus.config.trainer import PpoBehavior
-from palus.learn.device_steps import Held, Objective
+from palus.learn.device_steps import Held, Descent
 from palus.learn.learner import Part, flat
 from palus.learn.losses import surrogate, surrogate_tensors, value_loss, value_tensors
 from palus.learn.on_policy import Counts, OnPolicy
@@ -106,7 +106,7 @@ class PPO(OnPolicy):
                      for s, n in enumerate(self.signals)} if usable.any() else {}  # fmt: skip
         return found | self.pooled(self.paid_tags(rewards, usable) | estimates, int(usable.sum())) | now.tags()
 
-    def objective(self, held: Held) -> Objective:
+    def objective(self, held: Held) -> Descent:
         """L_pi + 0.5 L_V - beta entropy: see `OnPolicy.objective`."""
         index, places = held["index"], held["index"].flatten()
         inputs, masks = self.inputs_of(held, places)
@@ -117,4 +117,4 @@ class PPO(OnPolicy):
             self.spec.actions, held["epsilon"], held["beta"], shares,
         )  # fmt: skip
         critic_loss, value_slope = value_tensors(values, held["targets"][places], shares, 0.5)
-        return Objective((parameters, values), (slope, value_slope), (found[:1].abs(), critic_loss, found[1:]))
+        return Descent((parameters, values), (slope, value_slope), (found[:1].abs(), critic_loss, found[1:]))
