@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from palus.config.trainer import OnPolicyBehavior
-from palus.learn.device_steps import Held, Descent
+from palus.learn.device_steps import Descent, Held
 from palus.learn.learner import SEEN, Learner, Part, means
 from palus.learn.sequences import Sequences
 from palus.learn.strata import Strata

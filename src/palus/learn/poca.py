@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from palus.config.trainer import PocaBehavior
-from palus.learn.device_steps import Held, Descent
+from palus.learn.device_steps import Descent, Held
 from palus.learn.learner import Part, flat
 from palus.learn.losses import surrogate, surrogate_tensors, value_loss, value_tensors
 from palus.learn.on_policy import Counts, OnPolicy

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from palus.config.trainer import PpoBehavior
-from palus.learn.device_steps import Held, Descent
+from palus.learn.device_steps import Descent, Held
 from palus.learn.learner import Part, flat
 from palus.learn.losses import surrogate, surrogate_tensors, value_loss, value_tensors
 from palus.learn.on_policy import Counts, OnPolicy
