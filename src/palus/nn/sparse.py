@@ -171,12 +171,19 @@ def _add_rows(context: Any, places: Any, values: Any, first: Any, end: Any, tile
     return signature, generate
 
 
+def _multiplied(x: Tensor, bias: Tensor, tiles: Tensor) -> tuple[SparseRows, Tensor]:
+    """What is not zero in x, and its product with the weights of these tiles plus the bias."""
+    rows, out = SparseRows.of(x.numpy()), torch.empty(len(x), len(bias))
+    out.copy_(bias.detach())
+    rows.add_product(tiles, out)
+    return rows, out
+
+
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, tiles: Tensor) -> Tensor:
-        ctx.rows, ctx.width = SparseRows.of(x.numpy()), x.shape[1]
-        out = bias.detach().repeat(len(x), 1)
-        ctx.rows.add_product(tiles, out)
+        ctx.rows, out = _multiplied(x, bias, tiles)
+        ctx.width = x.shape[1]
         return out
 
     @staticmethod
@@ -216,4 +223,6 @@ class SparseLinear(Linear):
         if self._tiles is None or not self.compiled or x.requires_grad:
             return super().forward(x)
         flat = x.reshape(-1, self.in_features)
-        return _product(flat, self.weight, self.bias, self._tiles).view(*x.shape[:-1], -1)
+        if torch.is_grad_enabled():
+            return _product(flat, self.weight, self.bias, self._tiles).view(*x.shape[:-1], -1)
+        return _multiplied(flat, self.bias, self._tiles)[1].view(*x.shape[:-1], -1)  # without what autograd costs
