@@ -28,16 +28,13 @@ SPINNING = 4
 
 
 class _Kernels(NamedTuple):
-    """The kernels of a game. look: takes a first frame anew. observe, compact: by behavior, of each sensor. steps,
-    compacts: the same of several ranges of matches side by side."""
+    """The kernels of a game. look: takes a first frame anew. observe, compact: by behavior, of each sensor."""
 
     reset: Any
     step: Any
     look: Any
     observe: dict[str, tuple[Any, ...]]
     compact: dict[str, tuple[Any, ...]]
-    steps: Any
-    compacts: dict[str, tuple[Any, ...]]
 
 
 @cache
@@ -57,14 +54,20 @@ def _kernels_of(ground: Ground) -> tuple[Pitch, _Kernels]:
     reset, step, look = (
         compiled(entry, name, PITCH=pitch) for entry in (match.reset_range, match.step_range, match.refresh_frames)
     )
-    compacts = {
+    return pitch, _Kernels(reset, step, look, observe, compact)
+
+
+@cache
+def _side_by_side(ground: Ground) -> tuple[Any, dict[str, tuple[Any, ...]]]:
+    """A game's kernels `step` and `compact` of several ranges of matches side by side."""
+    name, kernels = ground.env_id, _kernels_of(ground)[1]
+    compact = {
         behavior: tuple(
             side_by_side(match.observe_ranges, own, f"{name}-{behavior}-{i}") for i, own in enumerate(entries)
         )
-        for behavior, entries in compact.items()
+        for behavior, entries in kernels.compact.items()
     }
-    steps = side_by_side(match.step_ranges, step, name)
-    return pitch, _Kernels(reset, step, look, observe, compact, steps, compacts)
+    return side_by_side(match.step_ranges, kernels.step, name), compact
 
 
 class Soccer:
@@ -152,6 +155,7 @@ class Soccer:
         bounds = np.linspace(0, num_matches, min(parts, num_matches) + 1).astype(np.int64)
         self._spinning = bounds if spins else None
         if spins:
+            self._steps, self._compacts = _side_by_side(ground)
             take_threads(parts)
         self._ranges = list(itertools.pairwise(bounds.tolist()))
         self._pool = ThreadPoolExecutor(len(self._ranges) - 1) if len(self._ranges) > 1 and not spins else None
@@ -187,7 +191,7 @@ class Soccer:
             if self._spinning is None:
                 self._kernels.compact[behavior][k](*given)
             else:
-                self._kernels.compacts[behavior][k](*given, self._spinning)
+                self._compacts[behavior][k](*given, self._spinning)
 
     def step(self, actions: Sequence[F32]) -> Step:
         """Play one decision; actions: per behavior [N, P_b, 3] branch indices. The result lives until the next step."""
@@ -204,7 +208,7 @@ class Soccer:
         if self._spinning is None:
             self._in_ranges(lambda first, last: self._kernels.step(*given, first, last))
         else:
-            self._kernels.steps(*given, self._spinning)
+            self._steps(*given, self._spinning)
         over, winner = self._outcome.match_over, self._outcome.winner
         if over.any():
             self._step.points[over] = np.where(winner[over, None] < 0, self._held, winner[over, None] == np.arange(2))
