@@ -20,7 +20,7 @@ from palus.nn.captured import Captured
 from palus.nn.encoders import VECTORS
 from palus.nn.layers import Linear
 from palus.nn.network import Network, acting_arrays
-from palus.types import MASKS, AnyArray
+from palus.types import I64, MASKS, AnyArray
 
 EDGE = 16
 """Rows whose number times any width is whole cache lines in fp32, where products begin in `act_in_step`."""
@@ -75,6 +75,8 @@ class Crowd:
         self._holds: list[tuple[Network, int] | None] = []
         self._weights = self._pattern.weights.work.new_empty(0, len(self._pattern.weights.work))
         self._acts = Captured(self._acted, place)
+        self._layout: tuple[list[int], list[slice], int] | None = None
+        self._index: dict[str, I64] = {}
 
     @torch.inference_mode()
     def act(self, networks: Sequence[Network], blocks: Sequence[slice], seen: Mapping[str, AnyArray]) -> Tensor:
@@ -83,17 +85,21 @@ class Crowd:
         seen: name -> [R, *shape] of all rows as games give them, rays in compact form or whole, masks among them. The
         result holds until the next call.
         """
-        places = self._seated(networks)
-        R, K = len(next(iter(seen.values()))), len(self._holds)
+        layout = self._seated(networks), list(blocks), len(next(iter(seen.values())))
+        if layout != self._layout:
+            self._layout, self._index = layout, self._indexed(*layout)
+        (parameters,) = self._acts({name: torch.from_numpy(array) for name, array in {**seen, **self._index}.items()})
+        return parameters
+
+    def _indexed(self, places: Sequence[int], blocks: Sequence[slice], rows: int) -> dict[str, I64]:
+        """Which row each place reads, and where each row's answer is."""
         W = _doubled(ROWS, max(block.stop - block.start for block in blocks))
-        row_of, place_of = np.zeros((K, W), np.int64), np.zeros(R, np.int64)
+        row_of, place_of = np.zeros((len(self._holds), W), np.int64), np.zeros(rows, np.int64)
         for place, block in zip(places, blocks, strict=True):
             count = block.stop - block.start
             row_of[place, :count] = np.arange(block.start, block.stop)
             place_of[block] = place * W + np.arange(count)
-        arrays = {**seen, ROW_OF: row_of, PLACE_OF: place_of}
-        (parameters,) = self._acts({name: torch.from_numpy(array) for name, array in arrays.items()})
-        return parameters
+        return {ROW_OF: row_of, PLACE_OF: place_of}
 
     def _seated(self, networks: Sequence[Network]) -> list[int]:
         """The places of these networks, which all have one afterwards, with their present weights."""
