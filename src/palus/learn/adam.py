@@ -102,8 +102,7 @@ class Adam:
 
     def state_dict(self) -> dict[str, Any]:
         """Both moments and the number of steps."""
-        moments = (self.parameters.packed(moment) for moment in (self.mean, self.square))
-        mean, square = (moment.cpu().numpy().copy() for moment in moments)
+        mean, square = (self.parameters.packed(moment).cpu().numpy() for moment in (self.mean, self.square))
         return {"steps": self.steps, "mean": mean, "square": square}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -22,8 +22,8 @@ WARM_UP = 3
 PAYS = 32
 """Calls of one shape from which on a graph of it is worth its making, which costs as much as so many calls."""
 BUSY = SharedLock()
-"""Whoever launches work on a device reads; a capture is alone. What another thread launched meanwhile has spoiled one:
-two threads that captured side by side, on an H200, with torch 2.11."""
+"""Who acts on a device reads; a capture is alone. What another thread did meanwhile has spoiled one: two threads that
+captured side by side, on an H200, with torch 2.11."""
 KEPT = 16
 """Shapes that memory and graphs are kept of, for each thread."""
 
@@ -98,6 +98,13 @@ class Captured(threading.local):
 
     def _run(self, form: _Form) -> None:
         form.found = tuple(self._work(form.held))
+
+
+def doubled(size: int, wanted: int) -> int:
+    """`size`, doubled until it holds so many: so that few shapes come about."""
+    while size < wanted:
+        size *= 2
+    return size
 
 
 def _is_main() -> bool:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
 
-from palus.nn.captured import Captured
+from palus.nn.captured import Captured, doubled
 from palus.nn.encoders import VECTORS
 from palus.nn.layers import Linear
 from palus.nn.network import Network, acting_arrays
@@ -25,7 +25,7 @@ from palus.types import I64, MASKS, AnyArray
 EDGE = 16
 """Rows whose number times any width is whole cache lines in fp32, where products begin in `act_in_step`."""
 PLACES, ROWS = 4, 16
-"""The fewest places and the fewest rows of each; doubled until all fit, so that few shapes come about."""
+"""The fewest places and the fewest rows of each; both are doubled until all fit."""
 ROW_OF, PLACE_OF = " row of", " place of"
 """Beside the names of observations: the row that each place reads, and the place that each row's answer is at."""
 
@@ -93,7 +93,7 @@ class Crowd:
 
     def _indexed(self, places: Sequence[int], blocks: Sequence[slice], rows: int) -> dict[str, I64]:
         """Which row each place reads, and where each row's answer is."""
-        W = _doubled(ROWS, max(block.stop - block.start for block in blocks))
+        W = doubled(ROWS, max(block.stop - block.start for block in blocks))
         row_of, place_of = np.zeros((len(self._holds), W), np.int64), np.zeros(rows, np.int64)
         for place, block in zip(places, blocks, strict=True):
             count = block.stop - block.start
@@ -106,7 +106,7 @@ class Crowd:
         wanted = {id(network) for network in networks}
         there = {id(held[0]): place for place, held in enumerate(self._holds) if held is not None}
         if len(networks) > len(self._holds):
-            self._holds += [None] * (_doubled(PLACES, len(networks)) - len(self._holds))
+            self._holds += [None] * (doubled(PLACES, len(networks)) - len(self._holds))
             grown = self._weights.new_zeros(len(self._holds), self._weights.shape[1])
             grown[: len(self._weights)] = self._weights
             self._weights, self._acts = grown, Captured(self._acted, self._pattern.place)
@@ -138,10 +138,3 @@ class Crowd:
 
         parameters = vmap(one)(pattern.weights.views(self._weights), own).flatten(0, 1)[held[PLACE_OF]]
         return (pattern.masked(parameters, held.get(MASKS)),)
-
-
-def _doubled(size: int, wanted: int) -> int:
-    """`size`, doubled until it holds so many."""
-    while size < wanted:
-        size *= 2
-    return size

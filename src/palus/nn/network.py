@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from palus.config.network import NetworkSettings
 from palus.errors import ModelError
 from palus.nn.action_head import ActionHead
-from palus.nn.captured import Captured
+from palus.nn.captured import Captured, doubled
 from palus.nn.cores import Core
 from palus.nn.encoders import Apart, Joint
 from palus.nn.graph import FORBIDDEN, Graph, PolicyOutputs, close_policy, open_policy
@@ -263,7 +263,7 @@ class Network(nn.Module):
         R = len(states)
         given = {**observations, STATES: states} | ({} if masks is None else {MASKS: masks})
         with self.lock.reading():
-            parameters, after, *values = self._acts(given, rows=max(FEWEST, 1 << (R - 1).bit_length()))
+            parameters, after, *values = self._acts(given, rows=doubled(FEWEST, R))
             told = self.denormalize(values[0][:R]) if values else None
         return parameters[:R], told, after[:R]
 

@@ -326,19 +326,18 @@ class Others:
     def _asked_there(self, asked_for: Sequence[tuple[Policy, slice]]) -> Iterator[tuple[slice, Answer]]:
         """The same on a device, which is asked for all now."""
         usual = 2 * sum(block.stop - block.start for _, block in asked_for) // max(len(asked_for), 1)
-        alone, together = list[tuple[Policy, slice]](), list[tuple[list[slice], Tensor]]()
-        for members in self._of_kinds(asked_for):
-            large = [each for each in members if each[1].stop - each[1].start > usual]  # all places have as many rows
-            members = [each for each in members if each not in large]
-            if len(members) < 2:
-                large, members = [*large, *members], []
-            alone += large
-            if members:
-                policies, blocks = map(list, zip(*members, strict=True))
-                kind = policies[0].kind
-                if kind not in self._crowds:
-                    self._crowds[kind] = Crowd(policies[0])
-                together.append((blocks, self._crowds[kind].act(policies, blocks, self._room)))
+        fits = [each for each in asked_for if each[1].stop - each[1].start <= usual]  # all places have as many rows
+        alone = [each for each in asked_for if each not in fits]
+        together = list[tuple[list[slice], Tensor]]()
+        for members in self._of_kinds(fits):
+            if len(members) == 1:
+                alone += members
+                continue
+            policies, blocks = map(list, zip(*members, strict=True))
+            kind = policies[0].kind
+            if kind not in self._crowds:
+                self._crowds[kind] = Crowd(policies[0])
+            together.append((blocks, self._crowds[kind].act(policies, blocks, self._room)))
         # Copies: the learner's network, asked again before these are read, would write over them.
         told = [(block, (answer[0].clone(), None, answer[2].clone())) for block, answer in self._alone(alone)]
         return itertools.chain(told, *(self._shared(*each) for each in together))

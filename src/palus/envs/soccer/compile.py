@@ -47,16 +47,12 @@ SOURCES = _sources_digest()
 """As they were when this process read them: an edit while it runs must not name what it compiled later."""
 
 
-def kernel(function: Callable[..., Any]) -> Any:
+def kernel(function: Callable[..., Any], **options: Any) -> Any:
     """`numba.njit(nogil=True, cache=True)` whose cache folder is named after the sources of all kernels.
 
     Numba itself watches only the file of the entry point: after an edit of the physics it would go on with the old
-    one. Where this folder is not writable, Numba falls back to the user's cache folder.
+    one. Where this folder is not writable, Numba falls back to the user's cache folder. options: more of `njit`'s.
     """
-    return _cached(function)
-
-
-def _cached(function: Callable[..., Any], **options: Any) -> Any:
     with _naming_the_cache:
         before = config.CACHE_DIR
         config.CACHE_DIR = str(HERE / "__pycache__" / f"kernels-{SOURCES}")
@@ -75,7 +71,7 @@ def side_by_side(loop: Callable[..., Any], entry: Any, name: str) -> Any:
     config.THREADING_LAYER = "omp"  # several threads of Python's may call
     copy = FunctionType(loop.__code__, {**loop.__globals__, entry.py_func.__name__: entry}, loop.__name__)
     copy.__qualname__ = f"{loop.__qualname__}_{name}"
-    return _cached(copy, parallel=True)
+    return kernel(copy, parallel=True)
 
 
 def take_threads(count: int) -> None:

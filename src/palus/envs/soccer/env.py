@@ -246,8 +246,7 @@ class Soccer:
     def _in_ranges(self, work: Callable[[int, int], None]) -> None:
         """Run `work(first, last)` over all matches, one thread per range; the caller's thread takes the last one."""
         if self._pool is None:
-            for first, last in self._ranges:
-                work(first, last)
+            work(0, self.num_matches)
             return
         futures = [self._pool.submit(work, first, last) for first, last in self._ranges[:-1]]
         work(*self._ranges[-1])
