@@ -11,6 +11,7 @@ import torch
 from palus.config.appo import AppoNetworkSettings
 from palus.config.network import NetworkSettings
 from palus.errors import ConfigError, ModelError
+from palus.nn import encoders
 from palus.nn.distributions import Distribution
 from palus.nn.network import Network
 from palus.nn.running import RunningMoments
@@ -268,3 +269,27 @@ def test_images_that_are_too_small_are_refused() -> None:
     spec = BehaviorSpec("tiny", (ObservationSpec("obs", (3, 20, 20), "uint8"),), ActionSpec((Discrete(2),)))
     with pytest.raises(ConfigError, match="20 x 20 are too small"):
         network(spec)
+
+
+@pytest.mark.parametrize("encoder", ["convnet_simple", "resnet_strided"])
+def test_pictures_are_learned_from_a_cache_full_at_a_time(encoder: str, monkeypatch) -> None:
+    policy = network(DOOM, vis_encode_type=encoder, memory=None, image_units=16, hidden_units=16)
+    inputs, sizes = policy.inputs(observations(DOOM, 10)), list[int]()
+    (image,) = (module for module in policy.modules() if isinstance(module, encoders.ImageEncoder))
+    image.conv_head.register_forward_hook(lambda module, given, found: sizes.append(len(found)))
+
+    def found(most: int) -> tuple[torch.Tensor, ...]:
+        sizes.clear()
+        monkeypatch.setattr(encoders, "CACHED_BYTES", most * 3 * 72 * 128 * 4)
+        parameters, values, _ = policy(inputs, torch.zeros(10, 0), torch.ones(1, 10))
+        return parameters, *policy.weights.backward([parameters, values], [parameters.detach(), values.detach()])
+
+    whole = found(10)
+    assert sizes == [10]
+    parts = found(4)
+    assert sizes == [4, 3, 3]
+    for part, reference in zip(parts, whole, strict=True):
+        torch.testing.assert_close(part, reference, rtol=1e-4, atol=1e-6)
+    with torch.no_grad():  # who acts gets the same bits in any company
+        found_alone = policy(inputs, torch.zeros(10, 0), torch.ones(1, 10))
+    assert sizes == [4, 3, 3, 10] and torch.equal(found_alone[0], whole[0])

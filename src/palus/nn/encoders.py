@@ -50,6 +50,9 @@ times an image, `resnet_impala` 70 and `convnet_simple` 9.
 """
 LARGEST_LEAST = 100
 """No encoder needs pictures of so many rows."""
+CACHED_BYTES = 2**24
+"""Of pictures that are learned from at once: 128 of Doom's in fp32, which made updates of `convnet_simple` 16 % faster
+than 512 at once, of `resnet_impala` 21 %."""
 DENSE_GAIN = 1.41
 """Of the layers after convolutions; ENTITY_UNITS: of attention over entities. Source: ML-Agents."""
 ENTITY_UNITS = 128
@@ -115,6 +118,14 @@ def _least(name: str, channels: int, activation: str) -> str:
     return ""
 
 
+def _cached(x: Tensor) -> Sequence[Tensor]:
+    """Pictures that gradients are wanted of, cut so that what convolutions make of them stays in a CPU's cache on the
+    way there and back. Decisions stay whole: what a row gives must not depend on how many others there are."""
+    if not (x.is_cpu and torch.is_grad_enabled()):
+        return (x,)
+    return torch.tensor_split(x, -(-x.numel() * x.element_size() // CACHED_BYTES) or 1)
+
+
 class ImageEncoder(nn.Module):
     """[R, channels, height, width] -> [R, out_features]: convolutions, then `image_layers` fully connected layers.
 
@@ -140,7 +151,10 @@ class ImageEncoder(nn.Module):
         self.out_features = self.mlp_layers.out_features
 
     def forward(self, x: Tensor) -> Tensor:
-        return x if x.ndim == 2 else self.mlp_layers(self.conv_head(x).flatten(1))
+        if x.ndim == 2:
+            return x
+        features = [self.conv_head(part).flatten(1) for part in _cached(x)]
+        return self.mlp_layers(torch.cat(features) if len(features) > 1 else features[0])  # type: ignore[no-any-return]
 
     def onnx(self, g: Graph, x: str) -> str:
         return self.mlp_layers.onnx(g, g.add("Reshape", [self.conv_head.onnx(g, x), g.shape(-1, self.flat)]))
