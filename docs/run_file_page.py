@@ -216,7 +216,8 @@ _TYPES = {"integer": "whole number", "number": "number", "boolean": "true, false
 def _type(value: Schema) -> str:
     """A JSON Schema type in words."""
     if "const" in value or "enum" in value:
-        return ", ".join(f"`{word}`" for word in value.get("enum", [value.get("const")]))
+        words = value.get("enum", [value.get("const")])
+        return ", ".join(f"`{json.dumps(word) if isinstance(word, bool) else word}`" for word in words)
     if "anyOf" in value or "oneOf" in value:
         members = value.get("anyOf") or value.get("oneOf") or []
         return " or ".join(dict.fromkeys(_type(member) for member in members))

@@ -59,7 +59,6 @@ NEEDS = {
     ),
     "behaviors.X.network_settings.normalize_names": "behaviors.X.network_settings.normalize=true",
     "behaviors.X.network_settings.initial_deviation": "behaviors.X.network_settings.adaptive_deviation=false",
-    "palus.sampling.pages": "palus.sampling.asynchronous=true",
 }
 """What a key needs beside itself: the beginning of its path, and an override."""
 OTHER: dict[str, Any] = {

@@ -22,6 +22,7 @@ from palus.hub.layout import read_run
 from palus.hub.publish import publish
 from palus.hub.target import FolderTarget
 from palus.hub.training_curve import read_scalars
+from palus.rollout.rollout import Rollout
 from palus.train import Run as _Run
 from palus.train import train as _train
 from palus.trust import Trust
@@ -82,16 +83,58 @@ def test_checkpoints_leave_what_is_published(tmp_path: Path) -> None:
     assert "Trained with palus for 1,024 engine frames in 1.5 minutes." in card
 
 
-def test_asynchronous_sampling_learns_the_same(tmp_path: Path, monkeypatch) -> None:
+def test_games_played_beside_the_learner_teach_the_same(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "learn"))
-    train(run_file(tmp_path, "palus.sampling.asynchronous=true", workers=2))
+    train(run_file(tmp_path, workers=2))
     (metric,) = (policy.metric for policy in find_policies(tmp_path / "recall").values())
     assert metric is not None and metric > 0.95
 
 
-def test_a_run_resumed_from_a_checkpoint_equals_the_uninterrupted_one(tmp_path: Path, monkeypatch) -> None:
+PPO = ["behaviors.Recall={trainer_type: ppo, hyperparameters: {buffer_size: 512, batch_size: 256}, time_horizon: 8}"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "beside"),
+    [
+        ([], True),
+        (["palus.sampling.asynchronous=false"], False),
+        (["palus.sampling.workers=0"], False),
+        (["palus.sampling.workers=0", "palus.sampling.asynchronous=true"], True),
+        (PPO, False),
+    ],
+)
+def test_games_are_played_beside_the_learner_where_workers_step_them_and_lag_is_corrected(
+    changes: list[str], beside: bool, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "learn"))
-    whole = Run(run_file(tmp_path, "palus.env_options.length=5", workers=2))
+    parts = Run(run_file(tmp_path, *changes, workers=2))
+    with parts.report:
+        found = list[tuple[int, int]]()
+        learn = parts.trainees[0].learner.update
+
+        def update(rollout: Rollout, step: int) -> dict[str, float]:
+            found.append((int(rollout.versions.min()), parts.trainees[0].learner.network.version))
+            assert (rollout.versions == rollout.versions.min()).all()
+            return learn(rollout, step)
+
+        monkeypatch.setattr(parts.trainees[0].learner, "update", update)
+        for _ in range(4):
+            parts.iterate()
+    told = "each rollout is played while the one before is learned from (palus.sampling.asynchronous)"
+    assert (told in parts.collector.describe()) == beside
+    versions = [version for _, version in found]
+    assert versions[0] == 0 < versions[1] < versions[2]
+    assert [acted for acted, _ in found] == ([0, *versions[:-1]] if beside else versions)
+    parts.close()
+
+
+@pytest.mark.parametrize("asynchronous", ["auto", "false"])
+def test_a_run_resumed_from_a_checkpoint_equals_the_uninterrupted_one(
+    asynchronous: str, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "learn"))
+    changes = ("palus.env_options.length=5", f"palus.sampling.asynchronous={asynchronous}")
+    whole = Run(run_file(tmp_path, *changes, workers=2))
     with whole.report:
         for _ in range(2):
             whole.iterate()
@@ -100,7 +143,7 @@ def test_a_run_resumed_from_a_checkpoint_equals_the_uninterrupted_one(tmp_path: 
         for _ in range(3):
             whole.iterate()
     whole.folder.checkpoint.write_bytes(checkpoint)
-    resumed = Run(run_file(tmp_path, "palus.env_options.length=5", workers=2), resume=True)
+    resumed = Run(run_file(tmp_path, *changes, workers=2), resume=True)
     np.testing.assert_array_equal(weights(resumed), halfway)
     with resumed.report:
         for _ in range(3):

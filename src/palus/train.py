@@ -1,8 +1,8 @@
 """The training loop. Read this file first: collect, learn, advance the league, report, checkpoint; nothing else acts.
 
 Whatever the game, the trainer and the network: collectors differ in how they step games, learners in what they do with
-a rollout, and both are looked up in a table. Phases alternate and each uses all cores: measured on two cores, that
-beats overlapping them by half (`palus.sampling.asynchronous` overlaps them).
+a rollout, and both are looked up in a table. Phases alternate where each uses all cores; games in worker processes do
+not, and play the next rollout while APPO learns (`Collector.beside`).
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class Run(Parts):
 
     def iterate(self) -> None:
         """Collect a rollout of every learner, learn from it, advance the league, report."""
+        for trainee in self.trainees:
+            trainee.publish()
         with self.timers.block("env_step"):
             collected, before = self._together(self.collector.collect()), self.steps
         with self.timers.block("trainer_advance"):
@@ -77,8 +79,9 @@ class Run(Parts):
             trainee.count(trainee.learner.steps_in(collected.steps_of(trainee.policy), self.spec.frameskip))
         if self.league.literal:  # what is due within a rollout has the weights that played it
             self._advance(collected)
-        for trainee in self.trainees:
-            self._learn(trainee, collected, before[trainee.policy])
+        with self.collector.beside():
+            for trainee in self.trainees:
+                self._learn(trainee, collected, before[trainee.policy])
         self.collector.release()
         if not self.league.literal:
             self._advance(collected)

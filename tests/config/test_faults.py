@@ -201,6 +201,11 @@ def test_a_wrong_environment_parameter_is_named(faults, parameter, message) -> N
             "{behaviors: {A: {}}, palus: {matmul: fast}}",
             "run.yaml, palus.matmul: expected one of auto, highest, medium, bf16, found 'fast'",
         ),
+        (
+            "{behaviors: {A: {}}, palus: {sampling: {asynchronous: ture}}}",
+            "run.yaml, palus.sampling.asynchronous: expected one of auto, true, false, found 'ture'; "
+            "did you mean true?",
+        ),
     ],
 )
 def test_a_wrong_file_is_explained(faults, text, message) -> None:

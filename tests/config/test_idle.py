@@ -103,20 +103,19 @@ PLAIN = KnownGame(False, ("random",), NONE, frozenset({"B"}))
         ),
         (
             "{A: {}}",
-            "{sampling: {workers: 0, splits: 3, affinity: false, pages: 4, decorrelate: false, asynchronous: true}}",
+            "{sampling: {workers: 0, splits: 3, affinity: false, decorrelate: false, asynchronous: true}}",
             WORKERS,
             {
                 "palus.sampling.splits": "palus.sampling.workers is 0",
                 "palus.sampling.affinity": "palus.sampling.workers is 0",
             },
         ),
-        ("{A: {}}", "{sampling: {pages: 4}}", WORKERS, {"palus.sampling.pages": "palus.sampling.asynchronous is off"}),
         (
             "{A: {}}",
-            "{sampling: {pages: 4, workers: 0, splits: 3}}",
+            "{sampling: {asynchronous: true, workers: 0, splits: 3}}",
             HERE,
             dict.fromkeys(
-                [f"palus.sampling.{key}" for key in ("workers", "splits", "pages")],
+                [f"palus.sampling.{key}" for key in ("workers", "splits", "asynchronous")],
                 "it is about worker processes; this game is stepped without",
             ),
         ),
@@ -152,21 +151,6 @@ def test_a_key_without_effect_is_told_with_the_reason(
     run = load(f"{{default_settings: {{trainer_type: ppo}}, behaviors: {behaviors}, palus: {palus}}}", ["palus.env=G"])
     lines = (line.partition(" has no effect; ") for line in notes(run, game))
     assert {path: why for path, found, why in lines if found} == told
-
-
-def test_matches_that_start_anew_for_a_lesson_do_so_but_for_asynchronous_ones(load) -> None:
-    run = load("""
-        behaviors: {SoccerTwos: {}}
-        environment_parameters:
-          ball_touch:
-            curriculum:
-              - {name: a, value: 1, completion_criteria: {behavior: SoccerTwos, threshold: 0.5, require_reset: true}}
-              - {name: b, value: 2}
-        palus: {sampling: {asynchronous: true}}
-    """)
-    told = "require_reset of lesson a has no effect; asynchronous matches end by themselves"
-    assert f"environment_parameters.ball_touch: {told}" in notes(run, WORKERS)
-    assert not any(told in line for line in notes(run, HERE))
 
 
 @pytest.mark.parametrize("name", preset_names())

@@ -35,6 +35,7 @@ def test_a_resolved_file_of_old_words_means_what_it_meant(caplog: pytest.LogCapt
     assert behavior.network_settings.vis_encode_type == "convnet_atari"
     assert behavior.hyperparameters.shared_critic is False
     assert run.palus.env_options == {}
+    assert run.palus.sampling.asynchronous is False
     at = "configuration.yaml, behaviors.Countdown.network_settings"
     assert [record.message for record in caplog.records] == [
         f"{at}.encoder: old word; used as vis_encode_type",
@@ -43,6 +44,7 @@ def test_a_resolved_file_of_old_words_means_what_it_meant(caplog: pytest.LogCapt
         f"{at}.core_layers: old word; used as memory.num_layers",
         f"{at}.shared_critic: old word; used as hyperparameters.shared_critic",
         "configuration.yaml, palus.kick_point: ignored; countdown:Countdown has no such option",
+        "configuration.yaml, palus.sampling.pages: ignored; what plays is at most one rollout ahead",
     ]
 
 

@@ -94,6 +94,23 @@ def test_the_newest_weights_act_and_foreign_ones_exactly(monkeypatch: pytest.Mon
     assert torch.equal(policy.act(pictures(16), states)[2], exact)
 
 
+@needs_products
+def test_a_twin_acts_in_int8_too_and_on_the_same_grids(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, states = network("convnet_simple", monkeypatch), torch.zeros(16, 512)
+    calibrate(policy)
+    monkeypatch.setattr(int8, "WORTH_IT", 100.0)  # what the network was found to gain holds for its twin
+    twin, before = policy.twin(), policy.act(pictures(16), states)[2]
+    assert torch.equal(twin.act(pictures(16), states)[2], before)
+    with torch.no_grad():
+        policy.weights.master.mul_(0.5)
+    policy.version += 1
+    calibrate(policy, 5)
+    assert torch.equal(twin.act(pictures(16), states)[2], before)
+    twin.follow(policy)
+    after = twin.act(pictures(16), states)[2]
+    assert not torch.equal(after, before) and torch.equal(after, policy.act(pictures(16), states)[2])
+
+
 def test_what_gains_nothing_acts_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     small = ObservationSpec("obs", (1, 20, 20), "uint8")
     spec = BehaviorSpec("Small", (small,), ActionSpec((Discrete(2),)))

@@ -172,6 +172,39 @@ def test_weights_and_moments_travel_as_arrays() -> None:
         assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize("critic", ["shared", "separate"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_twin_acts_as_a_network_did_until_it_follows(critic: str, dtype: torch.dtype) -> None:
+    policy, seen = network(dtype=dtype, critic=critic, **TINY), observations(SMALL, 16)
+
+    def learn(seed: int) -> None:
+        with policy.lock, torch.no_grad():
+            policy.weights.master.add_(torch.randn(len(policy.weights.master), generator=generator), alpha=0.1)
+            policy.weights.refresh()
+            policy.inputs.observe(observations(SMALL, 16, seed), np.arange(16))
+            policy.returns = RunningMoments(1)
+            policy.returns.update(np.full(1, float(seed)), np.ones(1), 50)
+            policy.version += 1
+
+    def acts(network: Network) -> list[np.ndarray]:
+        return [part.numpy().copy() for part in act(network, seen) if part is not None]
+
+    generator = torch.Generator().manual_seed(1)
+    learn(3)
+    twin, before = policy.twin(), acts(policy)
+    assert twin.version == 1
+    learn(4)
+    for _ in range(2):
+        assert policy.version - twin.version == 1
+        for own, then, now in zip(acts(twin), before, acts(policy), strict=True):
+            np.testing.assert_array_equal(own, then)
+            assert not np.array_equal(then, now)
+        twin.follow(policy)
+        assert policy.version == twin.version
+        before = acts(policy)
+        learn(5)
+
+
 def test_arrays_of_another_network_are_refused_whole() -> None:
     policy = network(**TINY)
     before = policy.weights.master.clone()

@@ -57,8 +57,17 @@ def counting_collector(
         load=load or missing,
         share=share or Share(),
         threads=threads,
+        beside=settings.asynchronous is True,
     )
     return closing(collector)
+
+
+def played(collector):
+    """A rollout, the next one played while somebody might learn from it where the collector does that."""
+    found = collector.collect()
+    with collector.beside():
+        pass
+    return found
 
 
 def missing(policy):

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from counting_game import DECISION
-from counting_policy import CountingPolicy, counting_collector, lost
+from counting_policy import CountingPolicy, counting_collector, lost, played
 from processes import eventually
 
 from palus.errors import StorageError, WorkerError
@@ -80,18 +80,39 @@ def test_with_its_only_worker_killed_the_page_is_played_again() -> None:
         np.testing.assert_array_equal(page.observations["obs"][0, :, DECISION], 0)
 
 
-def test_asynchronous_sampling_outlives_kills_at_random_instants() -> None:
+def test_the_others_play_on_beside_a_lost_worker_whose_rows_lie_between_theirs() -> None:
+    class Killing(Assassin):
+        def act(self, observations, states, masks=None):
+            self._countdown -= 1
+            if self._countdown == 0:
+                os.kill(self.collector.pids[1], signal.SIGKILL)
+            return CountingPolicy.act(self, observations, states)
+
+    policy = Killing(batch=3)  # decision 1 of split 0
+    with counting_collector(12, horizon=6, policies={0: policy}, truncate=True, sampling={"workers": 3}) as s:
+        policy.collector = s
+        page = s.collect().rollouts[0]
+        np.testing.assert_array_equal(page.active, [[1, 1, 0, 0, 1, 1] * 2] * 6)
+        decisions = page.observations["obs"][:-1, :, DECISION]
+        np.testing.assert_array_equal(page.values[page.active], decisions[page.active])
+        np.testing.assert_array_equal(page.truncated, (decisions == 4) & page.active)
+        np.testing.assert_array_equal(page.final_states, np.full((8, 1), 5.0))
+        assert s.collect().rollouts[0].agent_steps == 72 and lost(s) == (1, 0)
+
+
+def test_pages_beside_the_learner_outlive_kills_at_random_instants() -> None:
     with counting_collector(16, slow=0.002, sampling={"workers": 2, "asynchronous": True}) as s:
         for kill in range(3):
             page = s.collect().rollouts[0]
             np.testing.assert_array_equal(
                 page.values[page.active], page.observations["obs"][:-1, :, DECISION][page.active]
             )
-            time.sleep(random.random() * 0.02)
-            victim = s.pids[kill % 2]
-            os.kill(victim, signal.SIGKILL)
-            eventually(lambda victim=victim: s.collect() and victim not in s.pids)
-        eventually(lambda: s.collect().rollouts[0].agent_steps == 64)
+            with s.beside():
+                time.sleep(random.random() * 0.02)
+                victim = s.pids[kill % 2]
+                os.kill(victim, signal.SIGKILL)
+            eventually(lambda victim=victim: played(s) and victim not in s.pids)
+        eventually(lambda: played(s).rollouts[0].agent_steps == 64)
         assert lost(s) == (3, 0)
 
 
@@ -126,10 +147,10 @@ def test_neither_processes_nor_descriptors_stay_after_closing() -> None:
 
     def use():
         with counting_collector(8, sampling={"workers": 2, "asynchronous": True}) as s:
-            s.collect()
+            played(s)
             pids = s.pids
             os.kill(pids[0], signal.SIGKILL)
-            eventually(lambda: s.collect() and lost(s) == (1, 0))
+            eventually(lambda: played(s) and lost(s) == (1, 0))
             return pids + s.pids
 
     use()

@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from counting_game import AGENT, CHOICES, DECISION, SEED
-from counting_policy import CountingPolicy, counting_collector, own
+from counting_policy import CountingPolicy, counting_collector, own, played
 
 from palus.errors import EnvError
 from palus.rollout.rollout import FROZEN, Seat
@@ -17,8 +17,8 @@ from palus.rollout.rollout import FROZEN, Seat
 MODES = [
     pytest.param({"workers": 0}, id="alone"),
     pytest.param({"workers": 2}, id="workers"),
-    pytest.param({"workers": 0, "asynchronous": True}, id="alone, asynchronous"),
-    pytest.param({"workers": 2, "asynchronous": True, "pages": 3}, id="workers, asynchronous"),
+    pytest.param({"workers": 0, "asynchronous": True}, id="alone, beside the learner"),
+    pytest.param({"workers": 2, "asynchronous": True}, id="workers, beside the learner"),
 ]
 
 
@@ -28,7 +28,7 @@ def test_what_belongs_to_a_decision_lies_together(sampling, truncate) -> None:
     with counting_collector(8, policies={0: CountingPolicy(3)}, truncate=truncate, sampling=sampling) as s:
         last_seen = last_state = None
         for _ in range(4):
-            page, ends = own(s.collect())
+            page, ends = own(played(s))
             decisions = page.observations["obs"][:-1, :, DECISION]
             assert page.agent_steps == 32 and page.last_active.all()
             np.testing.assert_array_equal(page.values, decisions)
@@ -96,24 +96,27 @@ def run(sampling, pages=3, **options):
     with counting_collector(8, policies={0: CountingPolicy(even=True)}, sampling=sampling, **options) as s:
         found = []
         for _ in range(pages):
-            page, ends = own(s.collect())
+            page, ends = own(played(s))
             arrays = {k: v for k, v in vars(page).items() if isinstance(v, np.ndarray)} | dict(page.observations)
             arrays |= {f"final {k}": v for k, v in page.final_observations.items()}
             found.append(({k: v.tobytes() for k, v in arrays.items()}, ends))
         return found
 
 
-def test_synchronous_pages_repeat_whatever_the_workers_timing() -> None:
+def test_pages_repeat_whatever_the_workers_timing_and_when_they_are_played() -> None:
     sampling = {"workers": 2, "decorrelate": True}
     swift = run(sampling, truncate=True)
     assert swift == run(sampling, truncate=True, slow=0.02)
+    assert swift == run(sampling | {"asynchronous": True}, truncate=True)
     assert swift != run(sampling, truncate=True, seed=2)
 
 
-def test_a_resumed_collector_goes_on_as_one_that_never_stopped() -> None:
-    options = {"policies": {0: CountingPolicy(even=True)}, "sampling": {"workers": 0, "decorrelate": True}}
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_resumed_collector_goes_on_as_one_that_never_stopped(asynchronous) -> None:
+    sampling = {"workers": 0, "decorrelate": True, "asynchronous": asynchronous}
+    options = {"policies": {0: CountingPolicy(even=True)}, "sampling": sampling}
     with counting_collector(8, **options) as s:
-        s.collect()
+        played(s)
         state = s.save()
         whole = s.collect().rollouts[0]
         assert (whole.states == 0).all()
@@ -138,18 +141,42 @@ def test_games_start_out_of_step_and_their_first_episode_does_not_count() -> Non
         assert {e.length for e in ends} == {40}
 
 
-@pytest.mark.parametrize("sampling", [{"workers": 2}, {"workers": 2, "asynchronous": True}])
-def test_each_decision_names_the_weights_that_took_it(sampling) -> None:
-    with counting_collector(8, sampling=sampling) as s:
-        oldest = []
-        for version in range(1, 7):
-            page = s.collect().rollouts[0]
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_each_decision_names_the_weights_that_took_it(asynchronous) -> None:
+    with counting_collector(8, sampling={"workers": 2, "asynchronous": asynchronous}) as s:
+        found = []
+        for version in range(1, 6):
+            page = played(s).rollouts[0]
             np.testing.assert_array_equal(page.actions[:, :, 0], page.versions % CHOICES)
-            oldest.append(int(page.versions.min()))
+            found.append(set(page.versions.ravel().tolist()))
             s.policies.publish(0, CountingPolicy(version))
-        # Synchronous pages are played by the newest; others lag by what was under way: this page and one more.
-        lag = 2 if "asynchronous" in sampling else 0
-        assert oldest == sorted(oldest) and oldest[-1] >= 5 - lag
+        # A page that is played beside the learner has the weights from before its update, all of it.
+        assert found == [{0}, *({max(version - asynchronous, 0)} for version in range(1, 5))]
+
+
+def test_a_page_is_played_while_the_learner_is_at_work_and_waited_for() -> None:
+    with counting_collector(8, slow=0.01, sampling={"workers": 2, "asynchronous": True}) as s:
+        first = s.collect().rollouts[0]
+        before = first.observations["obs"].copy()
+        with s.beside():
+            assert s._rounds.complete == 1
+        assert s._rounds.complete == 2
+        np.testing.assert_array_equal(first.observations["obs"], before)
+        with pytest.raises(ZeroDivisionError), s.beside():  # the learner's own fault
+            s.release()
+            raise ZeroDivisionError
+        assert s._rounds.complete == 2, "nothing is held that could be learned from"
+        np.testing.assert_array_equal(s.collect().rollouts[0].observations["obs"][0], before[-1])
+
+
+def test_games_that_begin_anew_leave_the_page_that_was_played_beside_the_learner() -> None:
+    with counting_collector(8, length=50, sampling={"workers": 2, "asynchronous": True}) as s:
+        played(s)
+        s.restart()
+        for _ in range(2):
+            page = played(s).rollouts[0]
+            first = page.observations["obs"][0, :, DECISION]
+        np.testing.assert_array_equal(first, 4)  # the second page after the start, not the third
 
 
 LEARNS = [Seat(policy, True) for policy in (0, 1)]
@@ -354,6 +381,13 @@ def test_a_reward_that_is_not_a_number_names_the_game() -> None:
         pytest.raises(EnvError, match="the reward of agent 0 in game 0 is NaN or infinite"),
     ):
         s.collect()
+
+
+def test_what_goes_wrong_beside_the_learner_the_next_page_tells() -> None:
+    with counting_collector(8, length=50, poison=6, sampling={"workers": 0, "asynchronous": True}) as s:
+        assert played(s).rollouts[0].agent_steps == 32
+        with pytest.raises(EnvError, match="the reward of agent 0 in game 0 is NaN or infinite"):
+            s.collect()
 
 
 @pytest.mark.parametrize("sampling", [{"workers": 2}, {"workers": 2, "asynchronous": True}])

@@ -21,7 +21,7 @@ from palus.rollout.workers import WorkerCollector
 MODES = [
     pytest.param({"workers": 0}, id="alone"),
     pytest.param({"workers": 2}, id="workers"),
-    pytest.param({"workers": 2, "asynchronous": True}, id="workers, asynchronous"),
+    pytest.param({"workers": 2, "asynchronous": True}, id="workers, beside the learner"),
 ]
 
 
@@ -57,7 +57,7 @@ def collector(name, learners, seats, rows, horizon=8, load=missing, **sampling):
     settings = Sampling(**{"decorrelate": False, "timeout": 60.0, **sampling})
     made = WorkerCollector(
         source.single, source.spec, settings, rows=rows, horizon=horizon, seed=5,
-        learners=learners, cast=lambda slot: seats, load=load,
+        learners=learners, cast=lambda slot: seats, load=load, beside=settings.asynchronous is True,
     )  # fmt: skip
     return closing(made)
 

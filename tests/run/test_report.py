@@ -26,7 +26,9 @@ class Told:
         behavior = run.behaviors["SoccerTwos"]
         self.record = PolicyRecord(trainer == "poca", length_unit=None, strength=behavior.extrinsic.strength)
         names, learner = ("SoccerTwos",) * 3, SimpleNamespace(counts_frames=False)
-        self.trainee = Trainee(0, *names, behavior, learner, self.folder.of("SoccerTwos"), self.record)
+        self.trainee = Trainee(
+            0, *names, behavior, learner, self.folder.of("SoccerTwos"), self.record, SimpleNamespace()
+        )
         self.timers = Timers()
         self.report = Report(run, [self.trainee], self.folder, self.timers, Console(file=self.text, width=60))
 

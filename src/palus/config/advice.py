@@ -10,7 +10,7 @@ from palus.config.league import LeagueSettings, Roles
 from palus.config.population import Population
 from palus.config.run_file import RunFile
 from palus.config.trainer import AppoBehavior, Behavior, OnPolicyHyperparameters
-from palus.config.unread import IN_WORKERS, KnownGame, kinds_of, unread
+from palus.config.unread import KnownGame, kinds_of, unread
 
 
 def notes(run: RunFile, game: KnownGame | None = None) -> list[str]:
@@ -26,8 +26,7 @@ def notes(run: RunFile, game: KnownGame | None = None) -> list[str]:
     lines += [f"{path} has no effect; {why}" for path, why in idle(run, game).items()]
     lines += _league_notes(run)
     for name, parameter in (run.environment_parameters or {}).items():
-        asynchronous = games == IN_WORKERS and run.palus.sampling.asynchronous
-        lines += _parameter_notes(f"environment_parameters.{name}", parameter, asynchronous)
+        lines += _parameter_notes(f"environment_parameters.{name}", parameter)
     return lines
 
 
@@ -59,8 +58,8 @@ def _league_notes(run: RunFile) -> Iterator[str]:
             )
 
 
-def _parameter_notes(at: str, parameter: EnvironmentParameter, asynchronous: bool) -> Iterator[str]:
-    """Keys of a parameter that mean nothing. asynchronous: matches are played on while the learner learns."""
+def _parameter_notes(at: str, parameter: EnvironmentParameter) -> Iterator[str]:
+    """Keys of a parameter that mean nothing."""
     lessons = parameter.curriculum if isinstance(parameter, Curriculum) else ()
     for value in (parameter, *(lesson.value for lesson in lessons)):
         if isinstance(value, ConstantSampler) and value.sampler_parameters.seed != -1:
@@ -71,8 +70,6 @@ def _parameter_notes(at: str, parameter: EnvironmentParameter, asynchronous: boo
             continue
         if lesson is lessons[-1]:
             yield f"{at}: completion_criteria of the last lesson {lesson.name} have no effect"
-        elif criteria.require_reset and asynchronous:
-            yield f"{at}: require_reset of lesson {lesson.name} has no effect; asynchronous matches end by themselves"
         elif criteria.measure == "progress" and not criteria.signal_smoothing:
             yield f"{at}: signal_smoothing of lesson {lesson.name} has no effect; it is about measure: reward"
 

@@ -98,10 +98,11 @@ class Sampling(Section):
         description="Groups of a worker's games: one steps while another is decided for, or all are decided for at "
         "once on several threads.",
     )
-    asynchronous: bool = Field(
-        default=False, description="Sample on while the learner learns; off, phases alternate and runs repeat exactly."
+    asynchronous: Literal["auto", True, False] = Field(
+        default="auto",
+        description="Play the next rollout while the learner learns from the one before, so with weights that are one "
+        "update older; runs repeat exactly either way. `auto`: where all learners are appo and games in workers.",
     )
-    pages: Count = Field(default=2, ge=2, description="Buffers of the asynchronous mode; more of them, more lag.")
     affinity: bool = Field(default=True, description="Pin each worker to a core, where all cores get equally many.")
     decorrelate: bool = Field(default=True, description="Start games out of step, by random decisions.")
     timeout: Positive = Field(default=60.0, description="Seconds after which a silent worker is replaced.")

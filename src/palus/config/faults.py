@@ -119,6 +119,7 @@ _LIMITS = {
 def _not_among(value: object, expected: str) -> str:
     """expected: pydantic's list of the allowed words, `'a', 'b' or 'c'`."""
     words = [word.strip(" '") for word in expected.replace(" or ", ",").split(",")]
+    words = [word.lower() if word in ("True", "False") else word for word in words]
     near = near_name(str(value), words)
     hint = f"; did you mean {near}?" if near else ""
     return f"expected one of {', '.join(words)}, found {found(value)}{hint}"

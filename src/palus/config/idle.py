@@ -114,8 +114,6 @@ def _of_sampling(run: RunFile, game: KnownGame | None) -> Iterator[tuple[str, st
     if not sampling.workers:
         keys = ("splits", "affinity", "timeout", "max_restarts")
         yield from _each("palus.sampling", sampling, keys, "palus.sampling.workers is 0")
-    if not sampling.asynchronous:
-        yield from _each("palus.sampling", sampling, ("pages",), "palus.sampling.asynchronous is off")
 
 
 def _of_baselines(run: RunFile, game: KnownGame | None) -> Iterator[tuple[str, str]]:

@@ -37,6 +37,11 @@ def retire_old_keys(tree: Tree) -> tuple[Tree, list[Fault]]:
         tree = tree | {"checkpoint_settings": settings | {"load_model": False, "resume": True}}
     if isinstance(tree.get("palus"), dict) and "kick_point" in tree["palus"]:
         tree = tree | {"palus": _without_kick_point(tree, warnings)}
+    palus = tree.get("palus")
+    if isinstance(palus, dict) and isinstance(palus.get("sampling"), dict) and "pages" in palus["sampling"]:
+        warnings.append(Fault(("palus", "sampling", "pages"), "ignored; what plays is at most one rollout ahead"))
+        sampling = {key: value for key, value in palus["sampling"].items() if key != "pages"}
+        tree = tree | {"palus": palus | {"sampling": sampling}}
     return tree, warnings
 
 

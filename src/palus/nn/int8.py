@@ -321,6 +321,11 @@ class Int8Acting:
         self._version = -1
         self.ranges: dict[str, list[Range]] = {}
 
+    def twin(self, encoder: Apart | Joint, core: Core) -> Int8Acting:
+        """The same of a network of the same kind. encoder, core: its."""
+        inner = _inner(encoder)
+        return Int8Acting({name: inner[name] for name in self._images}, encoder, core)  # type: ignore[misc]
+
     def calibrate(self, inputs: Mapping[str, Tensor]) -> None:
         """Take grids from some rows. inputs: as `Network.forward` takes them, whose weights do not change meanwhile."""
         with torch.inference_mode():
@@ -368,6 +373,12 @@ class Int8Acting:
         return times["fp32"] / times["int8"]
 
 
+def _inner(encoder: Apart | Joint) -> dict[str, nn.Module]:
+    """The encoders by observation, without what is around one alone."""
+    named = encoder.encoders.items()
+    return {name: own[0] if isinstance(own, Chain) and len(own) == 1 else own for name, own in named}
+
+
 def _seconds(encode: Step, x: Tensor) -> float:
     start = time.perf_counter()
     encode(x)
@@ -377,9 +388,8 @@ def _seconds(encode: Step, x: Tensor) -> float:
 def int8_acting(encoder: Apart | Joint, core: Core, shapes: Mapping[str, Sequence[int]]) -> Int8Acting | None:
     """For a network with large image encoders; None where there are none, or where the CPU is not faster so, or has no
     exact products of int8. shapes: [channels, height, width] of pictures, by observation."""
-    named = encoder.encoders.items()
-    inner = {name: own[0] if isinstance(own, Chain) and len(own) == 1 else own for name, own in named}
-    chosen = {name: own for name, own in inner.items() if name in shapes and _fits(own, shapes[name])}
+    named = _inner(encoder).items()
+    chosen = {name: own for name, own in named if name in shapes and _fits(own, shapes[name])}
     if not chosen or not is_exact():
         return None
     found = Int8Acting(chosen, encoder, core)  # type: ignore[arg-type]

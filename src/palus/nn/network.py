@@ -78,7 +78,7 @@ class Network(nn.Module):
         place: Placement = CPU,
     ) -> None:
         super().__init__()
-        self.place = place
+        self.place, self._critic, self._trust = place, critic, trust
         self.spec, self.settings, self.version, self.squash = spec, settings, 0, settings.squash
         self.streams = streams
         self.sides = ("actor_", "critic_") if critic == "separate" else ("",)
@@ -154,6 +154,28 @@ class Network(nn.Module):
             encoder, core, _ = self._parts[self.sides[0]]
             self.int8 = int8_acting(encoder, core, shapes)
         return self.int8 is not None
+
+    def twin(self) -> Network:
+        """A network that acts as this one does, until this one changes; then as it did, until it follows."""
+        found = Network(
+            self.spec, self.settings, None, self.weights.work.dtype,
+            critic=self._critic, streams=self.streams, trust=self._trust, place=self.place,
+        )  # fmt: skip
+        if self.int8 is not None:
+            found.int8 = self.int8.twin(*found._parts[found.sides[0]][:2])
+        found.follow(self)
+        return found
+
+    def follow(self, other: Network) -> None:
+        """Act from now on as another network, of which this one is a `twin`, does now."""
+        with self.lock, other.lock.reading():
+            self.weights.load(other.weights.master)
+            for name, scaler in self.scalers.items():
+                scaler.follow(other.scalers[name])
+            self.returns = None if other.returns is None else other.returns.copy()
+            if self.int8 is not None and other.int8 is not None:
+                self.int8.begin_with(other.int8.ranges)
+            self.version = other.version
 
     def _in_order(self) -> Iterator[nn.Module]:
         """All modules as their first weights are drawn and all weights lie in the vector: as they were made, but

@@ -31,6 +31,12 @@ class RunningMoments:
     def __init__(self, size: int) -> None:
         self.mean, self.variance, self.count = np.zeros(size), np.ones(size), 1.0
 
+    def copy(self) -> RunningMoments:
+        """The same, which stays as it is."""
+        found = RunningMoments(len(self.mean))
+        found.mean, found.variance, found.count = self.mean, self.variance, self.count  # updates replace them
+        return found
+
     def update(self, mean: F64, variance: F64, count: int) -> None:
         """Take in a batch by its own moments. mean, variance (of the population): [size]; count: samples, > 0."""
         total = self.count + count
@@ -144,6 +150,12 @@ class ObservationScaler:
     def update(self, rows: AnyArray, index: I64) -> None:
         """Take rows[index] into the moments. rows: [N, *shape]."""
         self.take([self.moments_of(rows, index)])
+
+    def follow(self, other: ObservationScaler) -> None:
+        """Scale as another one of the same observation does now."""
+        if other.moments is not None:
+            self.moments = other.moments.copy()
+            self.refresh()
 
     def moments_of(self, rows: AnyArray, index: I64) -> tuple[F64, F64, int] | None:
         """Of rows[index] what `take` takes, None where there are none or nothing is normalised."""

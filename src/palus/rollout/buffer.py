@@ -15,8 +15,8 @@ from palus.rollout.layout import BehaviorRows, Table
 from palus.rollout.rollout import Rollout, Seat
 from palus.types import F32, F64, I64, MASKS, AnyArray, Bool
 
-Place = tuple[int, int, slice] | tuple[I64, I64, I64]
-"""An index into arrays [pages, T, B]: neighbouring rows at one decision, or a list of (page, decision, row)."""
+Place = tuple[int, int, slice | I64]
+"""An index into arrays [pages, T, B]: rows at one decision, a slice where they are neighbours."""
 NOBODY = -1
 UNWATCHED = -2
 """In the place of a learner's id: nobody learns from the row; nobody from any row of its match."""
@@ -43,12 +43,10 @@ class Buffer:
         roster: BehaviorRows,
         table: Table,
         state_size: int,
-        gather: bool,
         keys: I64,
         draw: Draw = sample,
     ) -> None:
-        """gather: batches come from several places. keys: [B], of the draws. draw: how actions follow from
-        distributions."""
+        """keys: [B], of the draws. draw: how actions follow from distributions."""
         self._draw = draw
         n, T, B = table.rewards.shape
         actions = roster.behavior.actions
@@ -66,8 +64,6 @@ class Buffer:
         self._lost = np.zeros((n, B), np.bool_)
         self._states, self._last_states = (np.zeros((n, B, state_size), np.float32) for _ in range(2))
         self._cuts: list[list[_Cut]] = [[] for _ in range(n)]
-        # Batches from several places are gathered here: fresh memory for each would cost more than the copy.
-        self._staging = {name: np.empty_like(array) for name, array in table.aside.items()} if gather else {}
 
     def seat(self, game: int, seats: Sequence[Seat], shaping: Mapping[int, F64]) -> None:
         """Who decides in a game that begins, and what pays them: policy id -> numbers, where not the game's own."""
@@ -86,15 +82,15 @@ class Buffer:
         table.active[page, 0, rows] = table.active_aside[rows] if fresh else table.active[page - 1, -1, rows]
         self._states[page, rows] = self.states[rows]
 
-    def decide(self, policies: Policies, at: Place, rows: slice | I64, seed: int, ticks: I64) -> None:
-        """Decide for a batch and give its actions to the games. seed, ticks [R]: of the key of its draws.
+    def decide(self, policies: Policies, at: Place, rows: slice | I64, seed: int, tick: int) -> None:
+        """Decide for a batch and give its actions to the games. seed, tick: of the key of its draws.
 
         Raises EnvError on an observation that is not finite.
         """
         spec = self.roster.behavior.actions
         acted = policies.act(self._seen(at, rows), self.states[rows], self.policies[rows], spec.parameters)
         self._parameters[at], self._values[at], self.states[rows], self._versions[at] = acted
-        actions, log_probs, entropies = self._draw(acted[0], spec, seed, ticks, self._keys[rows])
+        actions, log_probs, entropies = self._draw(acted[0], spec, seed, tick, self._keys[rows])
         self._actions[at], self._log_probs[at], self._entropies[at] = actions, log_probs, entropies
         self._learners[at] = self.learners[rows]
         self.table.actions[rows] = policies.told(actions, self.policies[rows], spec)
@@ -112,12 +108,10 @@ class Buffer:
         truncated = table.truncated[at]
         ended = truncated | table.terminated[at]
         if truncated.any():
+            page, t, _ = at
             cut = self.numbers[rows][truncated]
-            pages, decisions = (np.broadcast_to(place, truncated.shape)[truncated] for place in at[:2])
-            for page in np.unique(pages).tolist():
-                here = cut[pages == page]
-                last = {name: array[here] for name, array in table.aside.items() if name != MASKS}
-                self._cuts[page].append(_Cut(decisions[pages == page], here, last, self.states[here]))
+            last = {name: array[cut] for name, array in table.aside.items() if name != MASKS}
+            self._cuts[page].append(_Cut(np.full(len(cut), t), cut, last, self.states[cut]))
         if ended.any():
             self.states[self.numbers[rows][ended]] = 0.0
         return active, np.where(active, rewards, 0), np.where(active, group_rewards, 0), active & ended
@@ -185,7 +179,7 @@ class Buffer:
             none = {name: array[:0] for name, array in self.table.aside.items() if name != MASKS}
             return none, self.states[:0]
         decisions, rows = (np.concatenate([getattr(cut, name) for cut in cuts]) for name in ("decisions", "rows"))
-        # Batches come in any order; what is learned from them must not depend on it.
+        # Splits come in any order; what is learned from them must not depend on it.
         order = np.lexsort((rows, decisions))
         order = order[truncated[decisions[order], rows[order]]]
         names = cuts[0].observations
@@ -196,13 +190,7 @@ class Buffer:
         """What a batch sees, [R, *shape] each."""
         seen = {}
         for name, array in self.table.observations.items():
-            if isinstance(rows, slice):
-                seen[name] = array[at]
-            else:
-                page, t, row = at
-                flat = array.reshape(-1, *array.shape[3:])
-                places = (page * array.shape[1] + t) * array.shape[2] + row
-                seen[name] = np.take(flat, places, 0, self._staging[name][: len(rows)], mode="clip")
+            seen[name] = array[at]
             if array.dtype == np.float32 and not (finite := np.isfinite(seen[name])).all():
                 self._refuse(~finite.reshape(len(finite), -1).all(1), at, rows, f"observation {name}")
         return seen

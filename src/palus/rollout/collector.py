@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -197,6 +198,10 @@ class InProcessCollector:
         entropies = {policy: rows.entropy for policy, rows in self._learning.items()}
         ghost_steps = {others.behavior.name: others.decisions for others in self._others}
         return Collected(rollouts, entropies, episodes, matches, ghost_steps)
+
+    def beside(self) -> AbstractContextManager[None]:
+        """Nothing to do: matches of one process are quickest on all its threads, before or after the learner."""
+        return nullcontext()
 
     def release(self) -> None:
         """Nothing to do: arrays are written again only by `collect`."""

@@ -10,6 +10,7 @@ have no verdict. Agents of a policy that learns from groups are kept with their 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -179,6 +180,10 @@ class ExchangeCollector:
                         agent.row = numbers.get(agent.row, -1)
         self.policies.forget(self.in_play)
         return Collected(rollouts, entropies, self._episodes, self._matches, self._ghosts)
+
+    def beside(self) -> AbstractContextManager[None]:
+        """Nothing to do: games that talk wait for actions."""
+        return nullcontext()
 
     def release(self) -> None:
         """Nothing to do: rollouts are copies."""

@@ -158,6 +158,6 @@ def open_memory(size: int) -> int:
         os.close(descriptor)
         raise StorageError(
             f"sampling needs {size / 2**20:.0f} MiB of shared memory, and the system says: {error}; "
-            "lower buffer_size or palus.sampling.pages, or free memory"
+            "lower buffer_size, or free memory"
         ) from error
     return descriptor

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from palus.config import RunFile
-from palus.config.trainer import SacBehavior
+from palus.config.trainer import AppoBehavior, SacBehavior
 from palus.envs import GameSource
 from palus.envs.arena_game import BotAct
 from palus.envs.protocol import rays_of, room_for
@@ -59,6 +59,17 @@ def demands_of(
         )
         for policy, behavior in settings.items()
     }
+
+
+def plays_beside(run: RunFile, source: GameSource | TalkingSource) -> bool:
+    """Whether the next rollout is played while the learners learn from the one before (`palus.sampling.asynchronous`):
+    by itself where worker processes step the games, and every learner weighs what older weights did."""
+    sampling = run.palus.sampling
+    if not isinstance(source, GameSource) or not in_workers(sampling, source):
+        return False
+    if sampling.asynchronous == "auto":
+        return sampling.workers != 0 and all(isinstance(b, AppoBehavior) for b in run.behaviors.values())
+    return sampling.asynchronous
 
 
 def make_collector(
@@ -117,4 +128,5 @@ def make_collector(
         rows=rows, horizon=horizon, seed=seed,
         learners=learners, cast=cast, load=load, members=members, draws=draws, share=share,
         threads=threads if place.compiled else 1,  # a device takes one batch after the other
+        beside=plays_beside(run, source),
     )  # fmt: skip

@@ -6,6 +6,7 @@ Letters: T decisions, B rows, A action columns, L numbers of a distribution, M c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -186,7 +187,7 @@ class Collected:
 class Collector(Protocol):
     """Plays matches with the present policies. The only part of training that knows how a game is stepped.
 
-    A collector is made with the learners' policies, which it shares with them: what they learn it plays with at once.
+    A collector is made with the policies of the learners, and plays with what these have at that moment.
     policies: all that it plays with, where others are published and retired; matches that go on keep one to their end.
     """
 
@@ -194,6 +195,11 @@ class Collector(Protocol):
 
     def collect(self) -> Collected:
         """Play on for one rollout of every learner; it may hold none of its decisions. Raises EnvError, WorkerError."""
+
+    def beside(self) -> AbstractContextManager[None]:
+        """Inside, where the learner is at work, the next rollout may be played; what leaves it does not depend on how
+        far that has come. Policies, seats and numbers of the game must not change there; what goes wrong in the games
+        the next `collect` tells."""
 
     def release(self) -> None:
         """What `collect` gave has been learned from: its arrays may be written again."""

@@ -27,8 +27,6 @@ from palus.rollout.rollout import ENDLESS, FROZEN, Cast, Episode, FinishedMatch,
 from palus.rollout.stepper import Answer, Restart, StepOrder
 from palus.types import F64, I64, GameSpec
 
-MIN_ROWS = 16
-"""Batches of whoever is ready wait for this many rows: below it a forward pass costs much more per row."""
 TRIED_EVERY = 64
 """Pages between those that try whether splits are better decided for in the other way."""
 
@@ -59,8 +57,8 @@ class GameGroup:
 
 @dataclass
 class Tally:
-    """So far: seconds of forward passes and draws, seconds of waiting for games or for a page that may be written,
-    workers lost, decisions thrown away with them; which worker was lost last, and how."""
+    """So far: seconds of forward passes and draws, seconds of waiting for games, workers lost, decisions thrown away
+    with them; which worker was lost last, and how."""
 
     deciding: float = 0.0
     waiting: float = 0.0
@@ -71,11 +69,11 @@ class Tally:
 
 
 class Rounds:
-    """Plays on, round by round. Synchronous rounds take splits as a whole: their batches, and with them every bit, do
-    not depend on which worker was faster. Asynchronous rounds take whoever is ready.
+    """Plays on, round by round. A round takes splits as a whole: its batches, and with them every bit, do not depend on
+    which worker was faster.
 
-    Synchronous splits are decided for in turns, each while the others step, or side by side on several threads, once
-    all have stepped: as it is quicker, by the clock. The bits are the same.
+    Splits are decided for in turns, each while the others step, or side by side on several threads, once all have
+    stepped: as it is quicker, by the clock. The bits are the same.
     """
 
     def __init__(
@@ -87,13 +85,12 @@ class Rounds:
         policies: Policies,
         cast: Cast,
         seed: int,
-        asynchronous: bool,
         first: int = 0,
         threads: int = 1,
     ) -> None:
         """first: the number of the first match in the run. threads: to decide on."""
         self.tally = Tally()
-        self._threads = 1 if asynchronous else min(threads, plan.splits)
+        self._threads = min(threads, plan.splits)
         helpers = self._threads - 1
         self._pool = ThreadPoolExecutor(helpers, "deciding", torch.set_num_threads, (1,)) if helpers else None
         self._side_by_side = self._pool is not None
@@ -102,7 +99,7 @@ class Rounds:
         self.before = 0  # pages of earlier parts of the run; with page and decision part of the key of every draw
         self._first = first
         self._workers, self._buffers, self._policies, self._cast = workers, buffers, policies, cast
-        self._seed, self._asynchronous = seed, asynchronous
+        self._seed = seed
         self._pages, self._horizon, _ = buffers[0].table.rewards.shape
         self._ends: list[Ends] = [[] for _ in range(self._pages)]
         self._shards = [
@@ -170,19 +167,12 @@ class Rounds:
     def play(self, limit: int) -> None:
         """One round: settle who has stepped, decide for who may go on, else listen. Pages below `limit` are free."""
         self._pass_on_parameters()
-        if self._asynchronous:
-            answered = [s for s in self._shards if s.state == "answered"]
-            settled = [answered] if answered else []
-        else:
-            settled = whole_splits(self._splits, "answered")
+        settled = whole_splits(self._splits, "answered")
         for batch in settled:
             self._settle(batch)
-        if self._asynchronous:
-            decided = whoever_is_ready(self._shards, limit)
-        else:
-            decided = [batch for batch in whole_splits(self._splits, "ready") if batch[0].page < limit]
-            if self._side_by_side and any(s.state in ("stepping", "answered") for s in self._shards):
-                decided = []
+        decided = [batch for batch in whole_splits(self._splits, "ready") if batch[0].page < limit]
+        if self._side_by_side and any(s.state in ("stepping", "answered") for s in self._shards):
+            decided = []
         for batches in [decided] if self._side_by_side and decided else [[batch] for batch in decided]:
             self._decide(batches)
         if not settled and not decided:
@@ -223,10 +213,9 @@ class Rounds:
 
     def _act(self, batch: list[GameGroup]) -> None:
         """Draw a batch's actions; several batches may, side by side."""
-        decisions = [(self.before + s.page) * self._horizon + s.t for s in batch]
+        tick = (self.before + batch[0].page) * self._horizon + batch[0].t
         for buffer in self._buffers:
-            ticks = np.repeat(decisions, [len(s.games) * len(buffer.roster.agents) for s in batch])
-            buffer.decide(self._policies, *self._locate(batch, buffer), self._seed, ticks)
+            buffer.decide(self._policies, *self._locate(batch, buffer), self._seed, tick)
 
     def _settle(self, batch: list[GameGroup]) -> None:
         """Draw the consequences of a step that was played."""
@@ -264,16 +253,10 @@ class Rounds:
                     self._ends[shard.page % self._pages].append((shard.t, over.game, -1, match))
 
     def _locate(self, batch: Sequence[GameGroup], buffer: Buffer) -> tuple[Place, slice | I64]:
-        """Where a batch lies: index into [pages, T, B], index into [B]; views, not copies, where it is in one piece."""
-        first, width = batch[0], len(buffer.roster.agents)
-        rows = _together(batch, width)
-        if isinstance(rows, slice) and all((s.page, s.t) == (first.page, first.t) for s in batch):
-            return (first.page % self._pages, first.t, rows), rows
-        if isinstance(rows, slice):
-            rows = np.arange(rows.start, rows.stop)
-        sizes = [len(s.games) * width for s in batch]
-        pages, decisions = [s.page % self._pages for s in batch], [s.t for s in batch]
-        return (np.repeat(pages, sizes), np.repeat(decisions, sizes), rows), rows
+        """Where a batch lies, which is at one decision: index into [pages, T, B], index into [B]; views, not copies,
+        where its rows are neighbours."""
+        rows = _together(batch, len(buffer.roster.agents))
+        return (batch[0].page % self._pages, batch[0].t, rows), rows
 
     def _seat(self, games: Sequence[int]) -> None:
         """Who plays in games that begin, and what pays them."""
@@ -380,12 +363,3 @@ def whole_splits(splits: Sequence[Sequence[GameGroup]], state: State) -> list[li
         if all(s.state == state for s in front):
             fronts.append((place, front))
     return [front for _, front in sorted(fronts, key=lambda pair: pair[0])]
-
-
-def whoever_is_ready(shards: Sequence[GameGroup], limit: int) -> list[list[GameGroup]]:
-    """One batch of all shards that may be decided for, their page being below `limit`; none while more are to come."""
-    ready = [s for s in shards if s.state == "ready" and s.page < limit]
-    enough = sum(len(s.games) * s.agents for s in ready) >= MIN_ROWS
-    if ready and (enough or not any(s.state in ("starting", "stepping") for s in shards)):
-        return [ready]
-    return []

@@ -1,15 +1,16 @@
 """The collector over single games in worker processes: plays many with the current policies and fills pages.
 
-Synchronous: `collect` plays a page, in the caller's thread. Asynchronous: the same rounds (`palus.rollout.rounds`) run
-in a thread and fill the next page while one is learned from; without a free page they pause.
+`collect` plays a page by rounds (`palus.rollout.rounds`), in the caller's thread. Inside `beside` a thread plays the
+next one while that page is learned from: all of it, with the policies as they are, so that no bit depends on a clock.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from mmap import mmap
 from typing import Any
 
@@ -54,20 +55,20 @@ class WorkerCollector:
         draws: Mapping[str, Draw] | None = None,
         share: Share = Share(),  # noqa: B008  # frozen
         threads: int = 1,
+        beside: bool = False,
     ) -> None:
         """make: can be pickled. learners: id -> name of its behavior in the game, policy; members: the same of those
         that never learn. load: gives a frozen policy that `cast` names and nobody published; it and `cast` are called
-        in a thread of their own when it is asynchronous. draws: by behavior, where actions are not sampled. share:
-        which of the run's games these are; their rows and workers are those of one rank. threads: that decide while
-        the learner waits.
+        in another thread inside `beside`. draws: by behavior, where actions are not sampled. share: which of the run's
+        games these are; their rows and workers are those of one rank. threads: that decide while the learner waits.
+        beside: whether pages are played while the learner is at work.
 
         Raises ConfigError when the games do not divide evenly, StorageError without memory, and, here or from
         `collect`, EnvError when games cannot be made.
         """
         self.plan = plan_workers(settings, rows, spec.num_agents, share.neighbours)
         self._spec, self._rows, self._horizon = spec, rows, horizon
-        self._make, self._asynchronous = make, settings.asynchronous
-        self._pages = settings.pages if self._asynchronous else 1
+        self._make, self._pages = make, 2 if beside else 1
         everybody = {**learners, **(members or {})}
         self.policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
         games = rows // spec.num_agents
@@ -88,7 +89,6 @@ class WorkerCollector:
                 roster,
                 table,
                 sizes.get(roster.behavior.name, 0),
-                self._asynchronous,
                 ((first + np.arange(games))[:, None] * spec.num_agents + np.array(roster.agents)).ravel(),
                 (draws or {}).get(roster.behavior.name, sample),
             )
@@ -96,7 +96,7 @@ class WorkerCollector:
         }
         buffers = list(self._buffers.values())
         self._rounds = Rounds(
-            spec, self.plan, self._workers, buffers, self.policies, cast, seed, self._asynchronous, first, threads
+            spec, self.plan, self._workers, buffers, self.policies, cast, seed, first, 1 if beside else threads
         )
         self._counter, self._parameters = 0, dict[str, Value]()
         self._begun = time.perf_counter()
@@ -104,9 +104,8 @@ class WorkerCollector:
         self._started = self._closed = False
         self._released = 0  # pages that may be written again
         self._held = False  # whether the learner reads the one that follows them
-        self._thread: threading.Thread | None = None
-        self._progress = threading.Condition()
-        self._error: BaseException | None = None
+        self._thread = ThreadPoolExecutor(1, "palus-collector", torch.set_num_threads, (1,)) if beside else None
+        self._next: Future[None] | None = None  # the page after the one that is learned from
 
     def collect(self) -> Collected:
         """Play on for one page; pages that hold nothing but losses are passed over.
@@ -115,15 +114,11 @@ class WorkerCollector:
         """
         self.release()
         if not self._started:
-            self._started = True
-            self._rounds.restart(self._counter)
-            if self._asynchronous:
-                self._thread = threading.Thread(target=self._play_on, name="palus-collector", daemon=True)
-                self._thread.start()
-        self._play_page()
+            self._begin()
+        self._hold()
         while all(buffer.is_empty(self._released % self._pages) for buffer in self._buffers.values()):
             self.release()
-            self._play_page()
+            self._hold()
         page = self._released % self._pages
         found = {
             policy: self._buffers[behavior].rollout(page, policy, policy not in self.policies.without_values)
@@ -136,43 +131,53 @@ class WorkerCollector:
 
     def release(self) -> None:
         """Let the page that `collect` gave be written again."""
-        if not self._held:
-            return
-        self._rounds.clear(self._released % self._pages)
-        self._held, self._released = False, self._released + 1
-        if self._thread:
-            self._workers.wake()
+        if self._held:
+            self._held = False
+            self._pass_over()
 
-    def _play_page(self) -> None:
-        """Hold the next page."""
-        page = self._released
-        if self._asynchronous:
-            with self._progress:
-                while self._rounds.complete <= page and self._error is None:
-                    self._progress.wait()
-            if self._error is not None:
-                raise self._error
-        else:
-            self._rounds.listen(wait=False)  # a worker lost meanwhile is replaced before it costs decisions
-            while self._rounds.complete <= page:
-                self._rounds.play(page + 1)
-            self._rounds.weigh()
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """See `Collector.beside`."""
+        if self._thread is not None and self._held:
+            self._next = self._thread.submit(self._play, self._released + 1)
+        try:
+            yield
+        finally:
+            if self._next is not None:
+                wait([self._next])
+
+    def _begin(self) -> None:
+        """Start all games anew; a page that was played meanwhile is nobody's."""
+        self._started = True
+        self._heed()
+        while self._released < self._rounds.complete:
+            self._pass_over()
+        self._rounds.restart(self._counter)
+
+    def _heed(self) -> None:
+        """Raise what went wrong while the learner was at work."""
+        if self._next is not None:
+            played, self._next = self._next, None
+            played.result()
+
+    def _pass_over(self) -> None:
+        self._rounds.clear(self._released % self._pages)
+        self._released += 1
+
+    def _hold(self) -> None:
+        """Hold the next page, which has been played or is played now."""
+        self._heed()
+        self._play(self._released)
         self._held = True
 
-    def _play_on(self) -> None:
-        """The asynchronous thread."""
-        torch.set_num_threads(1)  # this thread's own number: the learner needs the other cores
-        try:
-            while not self._closed:
-                complete = self._rounds.complete
-                self._rounds.play(self._released + self._pages)
-                if self._rounds.complete > complete:
-                    with self._progress:
-                        self._progress.notify_all()
-        except BaseException as error:  # it belongs to the learner's thread, which waits for a page
-            with self._progress:
-                self._error = error
-                self._progress.notify_all()
+    def _play(self, page: int) -> None:
+        """Play on to the end of a page."""
+        if self._rounds.complete > page:
+            return
+        self._rounds.listen(wait=False)  # a worker lost meanwhile is replaced before it costs decisions
+        while self._rounds.complete <= page and not self._closed:
+            self._rounds.play(page + 1)
+        self._rounds.weigh()
 
     @property
     def in_play(self) -> set[int]:
@@ -192,11 +197,10 @@ class WorkerCollector:
         self._rounds.set_parameters(self._parameters)
 
     def restart(self) -> None:
-        """Give up all games that run; asynchronous ones go on."""
+        """Give up all games that run, and what was played beside the learner."""
         self._counter += 1
-        if not self._asynchronous:
-            self._started = False
-            self._rounds.give_up()
+        self._started = False
+        self._rounds.give_up()
 
     def shape_rewards(self, policy: int, numbers: Sequence[float]) -> None:
         """Pay a policy by these numbers, those of the game's `GameSpec.shaping`, in games that begin from now on."""
@@ -218,6 +222,8 @@ class WorkerCollector:
         agents, rows, horizon = self._spec.num_agents, self._rows, self._horizon
         place = f"{self.plan.workers} workers" if self.plan.workers else "the main process"
         lines = [f"{rows // agents} games of {agents} agents in {place} x {horizon} decisions = {rows * horizon} rows"]
+        if self._thread is not None:
+            lines.append("each rollout is played while the one before is learned from (palus.sampling.asynchronous)")
         skip = self._spec.frameskip
         return [*lines, f"a decision takes {skip} engine frames"] if skip > 1 else lines
 
@@ -239,10 +245,7 @@ class WorkerCollector:
         return self._workers.pids
 
     def save(self) -> dict[str, Any]:
-        """Start all games anew before the next page, with seeds that follow from the run's seed and the saves so far.
-
-        Asynchronous runs do not repeat anyway, and their games go on.
-        """
+        """Start all games anew before the next page, with seeds that follow from the run's and the saves so far."""
         self.restart()
         return {"tick": self._rounds.before + self._rounds.complete, "counter": self._counter}
 
@@ -256,9 +259,9 @@ class WorkerCollector:
             return
         self._closed = True
         try:
-            if self._thread:
+            if self._thread is not None:
                 self._workers.wake()
-                self._thread.join()
+                self._thread.shutdown()
         finally:
             self._rounds.close()
             self._workers.close()

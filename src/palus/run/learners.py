@@ -34,13 +34,14 @@ def populations_of(
 @dataclass(frozen=True)
 class LearnerMaker:
     """What all learners of a run have in common. seed: of the first policy's; others count on from it. own: by
-    behavior, `palus.trainers`."""
+    behavior, `palus.trainers`. beside: games are played while they learn."""
 
     own: Mapping[str, str]
     seed: int
     computing: Computing
     trust: Trust
     ranks: Ranks
+    beside: bool
 
     def untrained(self, behavior: Behavior, spec: GameSpec, name: str, policy: int) -> Learner:
         """A learner as it is before it has learned anything. name: of the behavior; policy: its id."""
@@ -77,7 +78,9 @@ class LearnerMaker:
                 record = PolicyRecord(learner.splits_rewards, unit, strength)
                 own = folder.of(name) / f"policy_{k}" if several else folder.of(name)
                 label, kind = _label(name, behavior, roles, k), spec.behavior(name).name
-                trainee = Trainee(policy, name, kind, label, behavior, learner, own, record, number=k, role=role)
+                acting = learner.network.twin() if self.beside else learner.network
+                trainee = Trainee(policy, name, kind, label, behavior, learner, own, record, acting)
+                trainee.number, trainee.role = k, role
                 trainee.plays_only = run.checkpoint_settings.inference
                 trainee.in_league = several and behavior.self_play is not None
                 found.append(trainee)

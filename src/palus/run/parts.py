@@ -27,7 +27,7 @@ from palus.learn.ranks import ALONE, Ranks
 from palus.nn.network import Network
 from palus.nn.place import CPU, place_of
 from palus.rollout.exchanging import ExchangeCollector
-from palus.rollout.making import demands_of, draws_of, make_collector, make_source
+from palus.rollout.making import demands_of, draws_of, make_collector, make_source, plays_beside
 from palus.rollout.plan import Share
 from palus.rollout.rollout import FROZEN
 from palus.run.alike import begin_alike, came_apart, not_shared, shared
@@ -119,7 +119,8 @@ class Parts:
         self.computing = computing = Computing.begin(run, place, saved, ranks)
         self.seed = seed = int(saved["seed"]) if saved is not None else run.env_settings.seed
         self.run = run = run.changed(env_settings={"seed": seed})
-        self.maker, names = LearnerMaker(run.palus.trainers, seed, computing, trust, ranks), self.folder.behaviors
+        beside, names = plays_beside(run, self.source), self.folder.behaviors
+        self.maker = LearnerMaker(run.palus.trainers, seed, computing, trust, ranks, beside)
         self.populations = populations_of(run, self.spec, names, seed)
         self.trainees = self.maker.trainees(run, self.spec, self.folder, names, self.populations)
         contenders = [contender_of(trainee) for trainee in self.trainees]
@@ -128,7 +129,7 @@ class Parts:
         self.book = Book(self.league)
         self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)
         self.baselines = Baselines(run, self.spec, {t.kind: t.learner.network for t in self.saving.exported})
-        acting = {t.policy: (t.kind, t.learner.network) for t in self.trainees}
+        acting = {t.policy: (t.kind, t.acting) for t in self.trainees}
         self.collector = make_collector(
             run, self.source, self.spec, acting, {c.policy: self.league.rows_per_match(c) for c in contenders},
             self.league.cast, seed, computing.threads, self._load_policy, guests.policies, guests.scripts,
@@ -223,7 +224,7 @@ class Parts:
             self._give_room(fresh)
             for line in lines:
                 self.report.tell(line)
-        acting = {t.policy: (t.kind, t.learner.network) for t in fresh}
+        acting = {t.policy: (t.kind, t.acting) for t in fresh}
         assert isinstance(self.collector, ExchangeCollector), "no other game talks"
         demands = demands_of(self.run, acting, {c.policy: league.rows_per_match(c) for c in contenders})
         self.collector.admit(self.spec, demands, acting, league.cast, draws_of(self.run, self.spec))

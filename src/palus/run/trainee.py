@@ -15,6 +15,7 @@ from palus.config import Behavior
 from palus.config.league import Role
 from palus.export.policy_file import PolicyFile
 from palus.learn.learner import Learner
+from palus.nn.network import Network
 from palus.rollout.rollout import Episode
 from palus.types import GameSpec
 
@@ -133,9 +134,11 @@ class PolicyRecord:
 class Trainee:
     """A learner in a run. name: of its behavior; kind: the same in the game, "" where the game has one without a name.
 
-    number: among the learners of its behavior, from 0; role: its. label: how lines call it. step: trainer steps so far;
-    best: the best score of its recent episodes. in_league: learners of its behavior are compared by points, its share
-    of those in the league, None before there are any. plays_only: it learns nothing, and played so many steps.
+    acting: what plays for it, its learner's network, or a `Network.twin` that follows it where games are played while
+    it learns. number: among the learners of its behavior, from 0; role: its. label: how lines call it. step: trainer
+    steps so far; best: the best score of its recent episodes. in_league: learners of its behavior are compared by
+    points, its share of those in the league, None before there are any. plays_only: it learns nothing, and played so
+    many steps.
     """
 
     policy: int
@@ -146,6 +149,7 @@ class Trainee:
     learner: Learner
     folder: Path
     record: PolicyRecord
+    acting: Network
     step: int = 0
     best: float = float("-inf")
     number: int = 0
@@ -154,6 +158,11 @@ class Trainee:
     plays_only: bool = False
     played: int = 0
     points: float | None = None
+
+    def publish(self) -> None:
+        """Play on with what it has learned."""
+        if self.acting is not self.learner.network:
+            self.acting.follow(self.learner.network)
 
     def count(self, steps: int) -> None:
         """So many steps were played; only those that may be learned from move it on."""
