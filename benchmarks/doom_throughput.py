@@ -67,17 +67,17 @@ def cases(peer_python: Path | None) -> list[Case]:
 
 
 def _palus_variants(game: str) -> dict[str, list[str]]:
-    """Name -> overrides. The synchronous mode is palus's default, the asynchronous one Sample Factory's."""
+    """Name -> overrides. By default rollouts of Doom are played while palus learns, as Sample Factory does."""
     fp32 = ["palus.matmul=highest"]
     if game != DOOM:
-        return {"synchronous, fp32": fp32, "synchronous": []}
-    overlapping = ["palus.sampling.asynchronous=true"]
+        return {"fp32": fp32, "bf16": []}
+    in_turns = "palus.sampling.asynchronous=false"
     return {
-        "synchronous, fp32": [*fp32, "palus.acting=exact"],
-        "synchronous, fp32, acting in int8": fp32,
-        "asynchronous, fp32, acting in int8": [*fp32, *overlapping],
-        "synchronous": [],
-        "asynchronous": overlapping,
+        "fp32": [*fp32, "palus.acting=exact"],
+        "fp32, acting in int8": fp32,
+        "fp32, acting in int8, in turns": [*fp32, in_turns],
+        "bf16": [],
+        "bf16, in turns": [in_turns],
     }
 
 
@@ -223,8 +223,8 @@ def markdown(report: Json) -> str:
         "# Throughput of APPO",
         "Made by `python benchmarks/doom_throughput.py` from the JSON file beside it. Medians over the rounds; the "
         "CPU time per sample is the steadier figure where other work shares the cores. Inference and training: shares "
-        "of a run's wall time, its start included, by the programs' own clocks; in Sample Factory and in palus's "
-        "asynchronous mode both go on at once.",
+        "of a run's wall time, its start included, by the programs' own clocks; in Sample Factory, and in palus where "
+        "they do not take turns, both go on at once.",
         caption(report),
     ]
     for game in (DOOM, SYNTHETIC):
