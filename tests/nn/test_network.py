@@ -178,7 +178,7 @@ def test_a_twin_acts_as_a_network_did_until_it_follows(critic: str, dtype: torch
     policy, seen = network(dtype=dtype, critic=critic, **TINY), observations(SMALL, 16)
 
     def learn(seed: int) -> None:
-        with policy.lock, torch.no_grad():
+        with torch.no_grad():
             policy.weights.master.add_(torch.randn(len(policy.weights.master), generator=generator), alpha=0.1)
             policy.weights.refresh()
             policy.inputs.observe(observations(SMALL, 16, seed), np.arange(16))

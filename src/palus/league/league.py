@@ -11,7 +11,6 @@ reference` has one opponent per team instead, drawn at ML-Agents' steps. Results
 from __future__ import annotations
 
 import copy
-import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
@@ -38,7 +37,7 @@ Save = Callable[[Contender, int], object]
 
 
 class League:
-    """The league of one run. `cast` may be called from another thread than the rest.
+    """The league of one run. While `cast` is called from another thread, nothing else is.
 
     pools: by policy id of the learner. snapshots: by id, those that are needed. turns: which team learns. literal:
     counts as ML-Agents does, to the step. resets: learners that have to begin anew since the last `advance`. house: the
@@ -80,7 +79,6 @@ class League:
         self._begun: dict[int, int] = {}  # slot -> matches
         self._examined: Counter[int] = Counter()  # policy -> evaluation matches that ended
         self._remembered: set[int] = set()
-        self._lock = threading.RLock()
 
     def pools_of(self, behavior: str) -> list[Pool]:
         """Of the learners of a behavior."""
@@ -93,11 +91,10 @@ class League:
 
     def visit(self, visitors: Sequence[Member]) -> None:
         """From now on these snapshots of other runs are met, and no others; a match that runs keeps its own."""
-        with self._lock:
-            here = {visitor.policy for visitor in visitors}
-            self._leaving = [v for v in (*self._leaving, *self.visitors) if v.policy not in here]
-            self.visitors, self._odds = list(visitors), {}
-            self._welcome(visitors)
+        here = {visitor.policy for visitor in visitors}
+        self._leaving = [v for v in (*self._leaving, *self.visitors) if v.policy not in here]
+        self.visitors, self._odds = list(visitors), {}
+        self._welcome(visitors)
 
     def _welcome(self, members: Sequence[Member]) -> None:
         """Give members a rating, where somebody may meet them."""
@@ -116,29 +113,26 @@ class League:
 
     def cast(self, slot: int) -> tuple[Seat, ...]:
         """Who decides for each agent of the match that begins in this slot."""
-        with self._lock:
-            begun, share = self._begun.get(slot, 0), self.settings.evaluation_share
-            draws, self._begun[slot] = Draws(self.seed, begun, slot), begun + 1
-            if share > 0.0 and draws() < share and (examined := self._examination(draws)):
-                return examined
-            turn, sides = self.turns.of(slot, begun), list(self.turns.played_on)
-            learning = {b: draws.one_of(self._open(b)) for b in self.turns.played_on[sides[turn]]}
-            shared: dict[str, int] = {}
-            teams: dict[tuple[int, str], Seat] = {}
-            seats = []
-            for team, behavior, side in self._places:
-                rival = (side - turn) % len(sides)
-                if behavior not in self.turns.learners:
-                    if behavior not in shared or (
-                        self._learners[behavior][0].mixes and len(self._learners[behavior]) > 1
-                    ):
-                        shared[behavior] = draws.one_of(self._learners[behavior]).policy
-                    seats.append(Seat(shared[behavior], True))
-                    continue
-                if (rival, behavior) not in teams:
-                    teams[rival, behavior] = self._seat(slot, draws, learning, behavior, team, rival)
-                seats.append(teams[rival, behavior])
-            return tuple(seats)
+        begun, share = self._begun.get(slot, 0), self.settings.evaluation_share
+        draws, self._begun[slot] = Draws(self.seed, begun, slot), begun + 1
+        if share > 0.0 and draws() < share and (examined := self._examination(draws)):
+            return examined
+        turn, sides = self.turns.of(slot, begun), list(self.turns.played_on)
+        learning = {b: draws.one_of(self._open(b)) for b in self.turns.played_on[sides[turn]]}
+        shared: dict[str, int] = {}
+        teams: dict[tuple[int, str], Seat] = {}
+        seats = []
+        for team, behavior, side in self._places:
+            rival = (side - turn) % len(sides)
+            if behavior not in self.turns.learners:
+                if behavior not in shared or (self._learners[behavior][0].mixes and len(self._learners[behavior]) > 1):
+                    shared[behavior] = draws.one_of(self._learners[behavior]).policy
+                seats.append(Seat(shared[behavior], True))
+                continue
+            if (rival, behavior) not in teams:
+                teams[rival, behavior] = self._seat(slot, draws, learning, behavior, team, rival)
+            seats.append(teams[rival, behavior])
+        return tuple(seats)
 
     def _seat(
         self, slot: int, draws: Draws, learning: Mapping[str, Contender], behavior: str, side: int, rival: int
@@ -251,14 +245,13 @@ class League:
         A match of three teams and more counts as the mean of the learner's results against each other team. A match
         against oneself changes no Elo; against another policy in training, both of them.
         """
-        with self._lock:
-            for match in matches:
-                for pair, points in results_of(match, self.spec).items():
-                    self.payoffs.add(*pair, points)
-                if not any(seat.learns for seat in match.seats):
-                    self._examined.update({seat.policy for seat in match.seats})
-                if match.points:
-                    self._rate(match)
+        for match in matches:
+            for pair, points in results_of(match, self.spec).items():
+                self.payoffs.add(*pair, points)
+            if not any(seat.learns for seat in match.seats):
+                self._examined.update({seat.policy for seat in match.seats})
+            if match.points:
+                self._rate(match)
 
     def _rate(self, match: FinishedMatch) -> None:
         points, policies = dict(zip(self.spec.sides, match.points, strict=True)), policies_of(match, self.spec)
@@ -296,15 +289,14 @@ class League:
         it. steps: trainer steps of each learner so far; ghost_steps: by behavior, since the last call. Raises what
         `save` raises; then nothing is saved.
         """
-        with self._lock:
-            ghost_before, self.resets = dict(self.turns.ghost_steps), []
-            turns = self.turns.advance(steps, ghost_steps)
-            saved = [snapshot for pool in self.pools.values() for snapshot in self._save_due(pool, save)]
-            self._odds = {}
-            if self.literal:
-                for pool in self.pools.values():
-                    saved += self._swap(pool, ghost_before[pool.contender.behavior], turns, save)
-            return saved
+        ghost_before, self.resets = dict(self.turns.ghost_steps), []
+        turns = self.turns.advance(steps, ghost_steps)
+        saved = [snapshot for pool in self.pools.values() for snapshot in self._save_due(pool, save)]
+        self._odds = {}
+        if self.literal:
+            for pool in self.pools.values():
+                saved += self._swap(pool, ghost_before[pool.contender.behavior], turns, save)
+        return saved
 
     def _save_due(self, pool: Pool, save: Save) -> list[int]:
         """The first snapshot at once, the others by `save_steps`."""
@@ -341,14 +333,13 @@ class League:
     def take_over(self, policy: int, donor: int, save: Save) -> list[int]:
         """A learner is about to go on from another's weights: what it was joins its past, its form and its rating are
         the other's. Returns the ids of snapshots saved. Raises what `save` raises."""
-        with self._lock:
-            pool, step = self.pools[policy], self.turns.steps[policy]
-            newest = self.snapshots[pool.window[-1]]
-            saved = [] if newest.step == step else [self._freeze(pool, save)]
-            self._keep(pool, saved)
-            self._begin_anew(pool, self.pools[donor])
-            self._odds = {}
-            return saved
+        pool, step = self.pools[policy], self.turns.steps[policy]
+        newest = self.snapshots[pool.window[-1]]
+        saved = [] if newest.step == step else [self._freeze(pool, save)]
+        self._keep(pool, saved)
+        self._begin_anew(pool, self.pools[donor])
+        self._odds = {}
+        return saved
 
     def _begin_anew(self, pool: Pool, donor: Pool | None) -> None:
         learner = pool.contender.policy
@@ -391,8 +382,7 @@ class League:
     @property
     def staying(self) -> set[int]:
         """Ids of policies that stay with a slot for its next match."""
-        with self._lock:
-            return {policy for policy, *_ in self._drawn.values()}
+        return {policy for policy, *_ in self._drawn.values()}
 
     def needed(self, in_play: set[int]) -> set[int]:
         """Ids of snapshots that may be drawn, stay with a slot, or are in a running match. in_play: policy ids, of
@@ -400,18 +390,17 @@ class League:
 
         Forgets all others. Of a visitor the id is what its policy id is above FROZEN.
         """
-        with self._lock:
-            playing = {policy - FROZEN for policy in in_play | self.staying}
-            needed = playing.union(*([*pool.past, *pool.ghosts.values()] for pool in self.pools.values()))
-            needed.update(visitor.policy - FROZEN for visitor in self.visitors)
-            left = {visitor.policy - FROZEN for visitor in self._leaving}
-            if gone := {FROZEN + k for k in (self.snapshots.keys() | left) - needed}:
-                self.payoffs.forget(gone)
-            self.snapshots = {k: snapshot for k, snapshot in self.snapshots.items() if k in needed}
-            self._leaving = [visitor for visitor in self._leaving if visitor.policy not in gone]
-            self._guests = {policy: guest for policy, guest in self._guests.items() if policy not in gone}
-            self._examined = Counter({k: n for k, n in self._examined.items() if k - FROZEN in needed})
-            return {*self.snapshots, *(left & needed), *(visitor.policy - FROZEN for visitor in self.visitors)}
+        playing = {policy - FROZEN for policy in in_play | self.staying}
+        needed = playing.union(*([*pool.past, *pool.ghosts.values()] for pool in self.pools.values()))
+        needed.update(visitor.policy - FROZEN for visitor in self.visitors)
+        left = {visitor.policy - FROZEN for visitor in self._leaving}
+        if gone := {FROZEN + k for k in (self.snapshots.keys() | left) - needed}:
+            self.payoffs.forget(gone)
+        self.snapshots = {k: snapshot for k, snapshot in self.snapshots.items() if k in needed}
+        self._leaving = [visitor for visitor in self._leaving if visitor.policy not in gone]
+        self._guests = {policy: guest for policy, guest in self._guests.items() if policy not in gone}
+        self._examined = Counter({k: n for k, n in self._examined.items() if k - FROZEN in needed})
+        return {*self.snapshots, *(left & needed), *(visitor.policy - FROZEN for visitor in self.visitors)}
 
     def forgotten(self, in_play: set[int]) -> set[int]:
         """Ids of snapshots that have become unneeded since the last call."""
@@ -426,47 +415,45 @@ class League:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the snapshot files."""
-        with self._lock:
-            return copy.deepcopy({
-                "payoffs": self.payoffs.state_dict(),
-                "pools": [(policy, {k: getattr(pool, k) for k in _OF_POOLS}) for policy, pool in self.pools.items()],
-                "snapshots": [(k, asdict(snapshot)) for k, snapshot in self.snapshots.items()],
-                "drawn": [[*key, *draw] for key, draw in self._drawn.items()],
-                "begun": list(self._begun.items()),
-                "members": [[m.name, m.behavior] for m in self.house],
-                "visitors": [asdict(visitor) for visitor in self.visitors],
-                "leaving": [asdict(visitor) for visitor in self._leaving],
-                "member_elo": [(policy, guest.elo) for policy, guest in self._guests.items()],
-                "examined": list(self._examined.items()),
-                "turns": self.turns.state_dict(),
-                "snapshot_count": self.snapshot_count,
-            })  # fmt: skip
+        return copy.deepcopy({
+            "payoffs": self.payoffs.state_dict(),
+            "pools": [(policy, {k: getattr(pool, k) for k in _OF_POOLS}) for policy, pool in self.pools.items()],
+            "snapshots": [(k, asdict(snapshot)) for k, snapshot in self.snapshots.items()],
+            "drawn": [[*key, *draw] for key, draw in self._drawn.items()],
+            "begun": list(self._begun.items()),
+            "members": [[m.name, m.behavior] for m in self.house],
+            "visitors": [asdict(visitor) for visitor in self.visitors],
+            "leaving": [asdict(visitor) for visitor in self._leaving],
+            "member_elo": [(policy, guest.elo) for policy, guest in self._guests.items()],
+            "examined": list(self._examined.items()),
+            "turns": self.turns.state_dict(),
+            "snapshot_count": self.snapshot_count,
+        })  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where `state_dict` was taken. Learners that it does not know
         begin with nothing. ValueError for other members."""
-        with self._lock:
-            if (members := [[m.name, m.behavior] for m in self.house]) != state["members"]:
-                raise ValueError(f"palus.league.members: {members}; expected {state['members']}, as they were")
-            self.visitors = [Member(**visitor) for visitor in state.get("visitors", ())]  # older runs knew none
-            self._leaving = [Member(**visitor) for visitor in state.get("leaving", ())]
-            self._welcome(self.members)
-            for policy, elo in state["member_elo"]:
-                self._guests[policy].elo = elo
-            self.payoffs.load_state_dict(state["payoffs"])
-            saved = dict(state["pools"])
-            for policy, pool in self.pools.items():
-                if policy not in saved:  # of a behavior that has just appeared
-                    continue
-                for name in _OF_POOLS:
-                    setattr(pool, name, saved[policy][name])
-                pool.ghosts = {int(side): ghost for side, ghost in pool.ghosts.items()}
-            self.snapshots = {k: Snapshot(**snapshot) for k, snapshot in state["snapshots"]}
-            self._drawn = {(a, b, c, d): (policy, at, n) for a, b, c, d, policy, at, n in state["drawn"]}
-            self._begun = dict(state.get("begun", ()))  # not in those of older versions
-            self._examined, self._odds = Counter(dict(state["examined"])), {}
-            self.turns.load_state_dict(state["turns"])
-            self.snapshot_count = int(state["snapshot_count"])
+        if (members := [[m.name, m.behavior] for m in self.house]) != state["members"]:
+            raise ValueError(f"palus.league.members: {members}; expected {state['members']}, as they were")
+        self.visitors = [Member(**visitor) for visitor in state.get("visitors", ())]  # older runs knew none
+        self._leaving = [Member(**visitor) for visitor in state.get("leaving", ())]
+        self._welcome(self.members)
+        for policy, elo in state["member_elo"]:
+            self._guests[policy].elo = elo
+        self.payoffs.load_state_dict(state["payoffs"])
+        saved = dict(state["pools"])
+        for policy, pool in self.pools.items():
+            if policy not in saved:  # of a behavior that has just appeared
+                continue
+            for name in _OF_POOLS:
+                setattr(pool, name, saved[policy][name])
+            pool.ghosts = {int(side): ghost for side, ghost in pool.ghosts.items()}
+        self.snapshots = {k: Snapshot(**snapshot) for k, snapshot in state["snapshots"]}
+        self._drawn = {(a, b, c, d): (policy, at, n) for a, b, c, d, policy, at, n in state["drawn"]}
+        self._begun = dict(state.get("begun", ()))  # not in those of older versions
+        self._examined, self._odds = Counter(dict(state["examined"])), {}
+        self.turns.load_state_dict(state["turns"])
+        self.snapshot_count = int(state["snapshot_count"])
 
 
 _OF_POOLS = ("elo", "versions", "window", "landmarks", "last_save", "last_swap", "ghosts", "origin")

@@ -169,9 +169,8 @@ class APPO(Learner):
             strata = self.strata(rollout).split(np.nonzero(usable)[1])
             own = [targets[usable][rows].astype(np.float64) for rows in strata]
             told = self.ranks.gather([(x.mean(keepdims=True), x.var(keepdims=True), len(x)) for x in own if len(x)])
-            with network.lock:
-                for moments in (each for of_rank in told for each in of_rank):
-                    network.returns.update(*moments)
+            for moments in (each for of_rank in told for each in of_rank):
+                network.returns.update(*moments)
             targets = _normalized(targets, network.returns).clip(-CLIP, CLIP)
         log_probs = rollout.log_probs.sum(-1)
         return Batch(

@@ -74,10 +74,9 @@ class DeviceSteps:
         for k in range(steps):
             for name, tensor in chosen.items():
                 tensor.copy_(plan[name][k])
-            with self.network.lock:
-                self.optimizer.begin(rate)
-                self._step(objective)
-                self.network.version += 1
+            self.optimizer.begin(rate)
+            self._step(objective)
+            self.network.version += 1
             meanwhile(k)
         return dict(zip(tags, (self.held["totals"] / steps).tolist(), strict=True))
 

@@ -162,8 +162,7 @@ class Learner:
             if scaler.moments is not None:
                 seen = flat(rollout.observations[name])
                 told = self.ranks.gather([scaler.moments_of(seen, own) for own in strata])
-                with self.network.lock:
-                    scaler.take([batch for own in told for batch in own])
+                scaler.take([batch for own in told for batch in own])
 
     def resident(self, rollout: Rollout) -> Rollout:
         """The rollout with its observations on the learner's device, where it has one: they are moved there once."""
@@ -336,9 +335,8 @@ class Learner:
             raise self.divergence()
         if 0 < max_norm < norm:
             self.network.weights.gradient.mul_(max_norm / norm)
-        with self.network.lock:
-            self.parallel.step(rate, optimizer)
-            self.network.version += 1
+        self.parallel.step(rate, optimizer)
+        self.network.version += 1
         return norm
 
     def finish(self) -> None:

@@ -9,7 +9,6 @@ P weights, L parameters.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 
 import numpy as np
 import torch
@@ -46,21 +45,18 @@ def act_in_step(networks: Sequence[Network], blocks: Sequence[slice], seen: Mapp
     )
     observations = {name: array for name, array in seen.items() if name != MASKS}
     parameters = torch.zeros(len(next(iter(seen.values()))), first.spec.actions.parameters)
-    with ExitStack() as held:
-        for network in networks:
-            held.enter_context(network.lock.reading())
-        alike = all(scaler.moments is None for scaler in first.scalers.values())
-        asked = [(first, slice(None))] if alike else zip(networks, parts, strict=True)
-        x = torch.cat([network.inputs(observations, index[part])[VECTORS] for network, part in asked])
-        for layers in zip(*(network.chain or () for network in networks), strict=True):
-            if isinstance(layers[0], Linear):
-                x = torch.cat([layer.forward(x[part]) for layer, part in zip(layers, parts, strict=True)])
-            else:
-                x = layers[0].forward(x)
-        x = x.float()
-        for network, block, part in zip(networks, blocks, parts, strict=True):
-            found = network.action_parameterization.forward(x[part])
-            parameters[block] = found[: block.stop - block.start]
+    alike = all(scaler.moments is None for scaler in first.scalers.values())
+    asked = [(first, slice(None))] if alike else zip(networks, parts, strict=True)
+    x = torch.cat([network.inputs(observations, index[part])[VECTORS] for network, part in asked])
+    for layers in zip(*(network.chain or () for network in networks), strict=True):
+        if isinstance(layers[0], Linear):
+            x = torch.cat([layer.forward(x[part]) for layer, part in zip(layers, parts, strict=True)])
+        else:
+            x = layers[0].forward(x)
+    x = x.float()
+    for network, block, part in zip(networks, blocks, parts, strict=True):
+        found = network.action_parameterization.forward(x[part])
+        parameters[block] = found[: block.stop - block.start]
     return first.masked(parameters, torch.from_numpy(seen[MASKS]) if MASKS in seen else None)
 
 
@@ -116,12 +112,11 @@ class Crowd:
             place = there.get(id(network))
             if place is None:
                 place = next(free)
-            with network.lock.reading():
-                if self._holds[place] != (network, network.version):
-                    tensors = acting_arrays(network.weights.tensors)
-                    ordered = [tensors[name].detach() for name in self._pattern.weights.shapes]
-                    self._pattern.weights.vector(ordered, self._weights[place])
-                    self._holds[place] = network, network.version
+            if self._holds[place] != (network, network.version):
+                tensors = acting_arrays(network.weights.tensors)
+                ordered = [tensors[name].detach() for name in self._pattern.weights.shapes]
+                self._pattern.weights.vector(ordered, self._weights[place])
+                self._holds[place] = network, network.version
             places.append(place)
         return places
 

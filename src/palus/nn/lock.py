@@ -1,4 +1,4 @@
-"""A lock for what many threads read and one changes: weights, while policies act with them."""
+"""A lock for what many threads use and one has alone at times: a device, while a graph of work on it is captured."""
 
 from __future__ import annotations
 

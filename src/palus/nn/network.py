@@ -25,7 +25,6 @@ from palus.nn.encoders import Apart, Joint
 from palus.nn.graph import FORBIDDEN, Graph, PolicyOutputs, close_policy, open_policy
 from palus.nn.int8 import Int8Acting, Remember, int8_acting
 from palus.nn.layers import Activate, Chain, Linear, fully_connected
-from palus.nn.lock import SharedLock
 from palus.nn.parameters import FlatParameters, xavier_uniform
 from palus.nn.place import CPU, Placement
 from palus.nn.preprocessing import Preprocessor, Rows
@@ -62,7 +61,7 @@ class Network(nn.Module):
     a module that the learner evaluates itself, `network.critic`. streams: rewards of which the critic has a value each.
     generator: None leaves weights that `load_arrays` replaces. returns: moments that values are normalised by; None
     where the critic learns plain returns. place: where its weights lie; the first ones are the same anywhere. version:
-    gradient steps. `lock`: threads that act read, a thread that changes weights writes.
+    gradient steps. Threads may act side by side while nothing changes it; what plays beside a learner is a `twin`.
     """
 
     def __init__(
@@ -83,7 +82,6 @@ class Network(nn.Module):
         self.streams = streams
         self.sides = ("actor_", "critic_") if critic == "separate" else ("",)
         self.has_values = critic in ("shared", "separate")
-        self.lock = SharedLock()
         with torch.random.fork_rng(devices=[]):  # torch's own initialisers, and those of users, take no generator
             if generator is not None:
                 torch.manual_seed(_seed(generator, settings))
@@ -168,14 +166,13 @@ class Network(nn.Module):
 
     def follow(self, other: Network) -> None:
         """Act from now on as another network, of which this one is a `twin`, does now."""
-        with self.lock, other.lock.reading():
-            self.weights.load(other.weights.master)
-            for name, scaler in self.scalers.items():
-                scaler.follow(other.scalers[name])
-            self.returns = None if other.returns is None else other.returns.copy()
-            if self.int8 is not None and other.int8 is not None:
-                self.int8.begin_with(other.int8.ranges)
-            self.version = other.version
+        self.weights.load(other.weights.master)
+        for name, scaler in self.scalers.items():
+            scaler.follow(other.scalers[name])
+        self.returns = None if other.returns is None else other.returns.copy()
+        if self.int8 is not None and other.int8 is not None:
+            self.int8.begin_with(other.int8.ranges)
+        self.version = other.version
 
     def _in_order(self) -> Iterator[nn.Module]:
         """All modules as their first weights are drawn and all weights lie in the vector: as they were made, but
@@ -258,14 +255,13 @@ class Network(nn.Module):
             seen = None if masks is None else _widened(masks, rows)
             parameters, values, after = self.act(wide, _widened(states, rows), seen)
             return parameters[:R], values if values is None else values[:R], after[:R]
-        with self.lock.reading():
-            inputs = self.inputs({name: o.numpy() for name, o in observations.items()})
-            remember: Remember | None = None
-            if self.int8 is not None:
-                features, remember = self.int8.encoded(inputs, self.version)
-                inputs |= features
-            parameters, values, after = self._decided(inputs, states, masks, remember)
-            return parameters, values if values is None else self.denormalize(values), after
+        inputs = self.inputs({name: o.numpy() for name, o in observations.items()})
+        remember: Remember | None = None
+        if self.int8 is not None:
+            features, remember = self.int8.encoded(inputs, self.version)
+            inputs |= features
+        parameters, values, after = self._decided(inputs, states, masks, remember)
+        return parameters, values if values is None else self.denormalize(values), after
 
     def _decided(
         self, inputs: Inputs, states: Tensor, masks: Tensor | None, remember: Remember | None = None
@@ -284,9 +280,8 @@ class Network(nn.Module):
         """`act` on a device, of a power of two of rows: what is asked for often is replayed (`Captured`)."""
         R = len(states)
         given = {**observations, STATES: states} | ({} if masks is None else {MASKS: masks})
-        with self.lock.reading():
-            parameters, after, *values = self._acts(given, rows=doubled(FEWEST, R))
-            told = self.denormalize(values[0][:R]) if values else None
+        parameters, after, *values = self._acts(given, rows=doubled(FEWEST, R))
+        told = self.denormalize(values[0][:R]) if values else None
         return parameters[:R], told, after[:R]
 
     def _acted(self, held: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
@@ -318,10 +313,9 @@ class Network(nn.Module):
             features, _ = self._features(side, inputs, state, state.new_ones(1, len(state)))
             out[part] = self.denormalize(self.critic_linear.in_float32(features)).cpu().numpy()
 
-        with self.lock.reading():
-            cut = [slice(first, first + self.place.rows) for first in range(0, R, self.place.rows)]
-            for _ in spread(evaluate, cut if pieces is None else pieces):
-                pass
+        cut = [slice(first, first + self.place.rows) for first in range(0, R, self.place.rows)]
+        for _ in spread(evaluate, cut if pieces is None else pieces):
+            pass
         return out
 
     def denormalize(self, values: Tensor) -> Tensor:
@@ -397,16 +391,15 @@ class Network(nn.Module):
                     f"weights {name}: {'missing' if found is None else f'shape {found}'}; expected shape {shape}; "
                     "use the run file that the policy was trained with"
                 )
-        with self.lock:
-            flat = np.concatenate([np.ravel(arrays[name]) for name in self.weights.shapes]).astype(np.float32)
-            self.weights.load(self.weights.unpacked(torch.from_numpy(flat)))
-            if self.int8 is not None:
-                self.int8.begin_with({})
-            self.inputs.load_arrays(arrays, OBSERVATION_PREFIX)
-            self.returns = None
-            if RETURN_PREFIX + "running_mean" in arrays:
-                self.returns = RunningMoments(1)
-                self.returns.load_arrays(arrays, RETURN_PREFIX)
+        flat = np.concatenate([np.ravel(arrays[name]) for name in self.weights.shapes]).astype(np.float32)
+        self.weights.load(self.weights.unpacked(torch.from_numpy(flat)))
+        if self.int8 is not None:
+            self.int8.begin_with({})
+        self.inputs.load_arrays(arrays, OBSERVATION_PREFIX)
+        self.returns = None
+        if RETURN_PREFIX + "running_mean" in arrays:
+            self.returns = RunningMoments(1)
+            self.returns.load_arrays(arrays, RETURN_PREFIX)
 
     def onnx(self, props: Mapping[str, str] | None = None) -> ModelProto:
         """What acts, as a file of its own; a separate critic is not in it. props: facts that go with it.

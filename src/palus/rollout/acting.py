@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from palus.nn.distributions import told
-from palus.nn.lock import SharedLock
 from palus.types import F32, I32, MASKS, ActionSpec, AnyArray
 
 
@@ -43,7 +42,7 @@ def memories(policies: Mapping[int, tuple[str, Policy]]) -> dict[str, int]:
 
 
 class Policies:
-    """All policies by id. Several threads may act; weights may be exchanged from another one.
+    """All policies by id. Several threads may act side by side, while none is exchanged.
 
     retired: ids that no seat will name again. without_values: policies that act without giving values, as far as they
     have acted.
@@ -53,7 +52,6 @@ class Policies:
         """load: gives a policy that was not published."""
         self.known = dict(known)
         self._load = load
-        self._lock = SharedLock()
         self.retired: set[int] = set()
         self.without_values: set[int] = set()
 
@@ -64,17 +62,15 @@ class Policies:
         return self.known[policy_id]
 
     def publish(self, policy_id: int, policy: Policy) -> None:
-        """Use these weights from the next batch on. On return no batch uses the former ones any more."""
-        with self._lock:
-            self.known[policy_id] = policy
-            self.retired.discard(policy_id)
+        """Use these weights from the next batch on."""
+        self.known[policy_id] = policy
+        self.retired.discard(policy_id)
 
     def forget(self, needed: set[int]) -> None:
         """Drop the retired policies that nobody needs."""
-        with self._lock:
-            for policy_id in self.retired - needed:
-                self.known.pop(policy_id, None)
-                self.retired.discard(policy_id)
+        for policy_id in self.retired - needed:
+            self.known.pop(policy_id, None)
+            self.retired.discard(policy_id)
 
     def act(
         self, observations: Mapping[str, AnyArray], states: F32, ids: I32, parameters_each: int
@@ -84,25 +80,23 @@ class Policies:
         observations: [R, *shape], masks among them; states: [R, S]; ids: [R], all at hand; parameters_each: L.
         """
         R = len(ids)
-        with self._lock.reading():
-            if (ids == ids[0]).all():
-                found = self._act(int(ids[0]), observations, states)
-                return *found, np.full(R, self.known[int(ids[0])].version, np.int32)
-            parameters, values = np.empty((R, parameters_each), np.float32), np.empty(R, np.float32)
-            after, versions = np.empty_like(states), np.empty(R, np.int32)
-            for policy_id in np.unique(ids).tolist():
-                own = np.flatnonzero(ids == policy_id)
-                seen = {name: array[own] for name, array in observations.items()}
-                parameters[own], values[own], after[own] = self._act(policy_id, seen, states[own])
-                versions[own] = self.known[policy_id].version
+        if (ids == ids[0]).all():
+            found = self._act(int(ids[0]), observations, states)
+            return *found, np.full(R, self.known[int(ids[0])].version, np.int32)
+        parameters, values = np.empty((R, parameters_each), np.float32), np.empty(R, np.float32)
+        after, versions = np.empty_like(states), np.empty(R, np.int32)
+        for policy_id in np.unique(ids).tolist():
+            own = np.flatnonzero(ids == policy_id)
+            seen = {name: array[own] for name, array in observations.items()}
+            parameters[own], values[own], after[own] = self._act(policy_id, seen, states[own])
+            versions[own] = self.known[policy_id].version
         return parameters, values, after, versions
 
     def told(self, actions: F32, ids: I32, spec: ActionSpec) -> F32:
         """What games are told where these policies drew `actions` [R, A]. ids: [R], all at hand."""
         if spec.is_discrete:
             return actions
-        with self._lock.reading():
-            squashing = np.isin(ids, [k for k in np.unique(ids).tolist() if self.known[k].squash])
+        squashing = np.isin(ids, [k for k in np.unique(ids).tolist() if self.known[k].squash])
         return np.where(squashing[:, None], told(actions, spec, True), told(actions, spec, False))
 
     def _act(self, policy_id: int, observations: Mapping[str, AnyArray], states: F32) -> tuple[F32, F32, F32]:
