@@ -22,7 +22,7 @@ from palus.learn.ranks import ALONE, Ranks
 from palus.nn.matmul import explain, slowness
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.game_statistics import GameTold
-from palus.rollout.rollout import FROZEN, Collected
+from palus.rollout.rollout import FROZEN, Collected, Pace
 from palus.run.misfits import known_game
 from palus.run.parts import Parts
 from palus.run.session import interruptible
@@ -59,19 +59,19 @@ class Run(Parts):
         """What all ranks brought, in the order in which one process would tell it; rollouts stay where they are."""
         if self.ranks.size == 1:
             return collected
-        steps = {policy: rollout.agent_steps for policy, rollout in collected.rollouts.items()}
+        own_paces = {policy: rollout.pace for policy, rollout in collected.rollouts.items()}
         told = self.ranks.gather(
-            (steps, collected.entropies, collected.episodes, collected.matches, collected.ghost_steps)
+            (own_paces, collected.entropies, collected.episodes, collected.matches, collected.ghost_steps)
         )
-        agent_steps = {policy: sum(own[0][policy] for own in told) for policy in steps}
+        paces = {policy: Pace.of([own[0][policy] for own in told]) for policy in own_paces}
         entropies = {
-            policy: sum(own[1][policy] * own[0][policy] for own in told) / max(count, 1)
-            for policy, count in agent_steps.items()
+            policy: sum(own[1][policy] * own[0][policy].agent_steps for own in told) / max(pace.agent_steps, 1)
+            for policy, pace in paces.items()
         }
         episodes = sorted((e for own in told for e in own[2]), key=lambda e: e.decision)  # of one decision, by match
         matches = sorted((m for own in told for m in own[3]), key=lambda m: m.decision)
         ghost_steps = {name: sum(own[4][name] for own in told) for name in collected.ghost_steps}
-        return Collected(collected.rollouts, entropies, episodes, matches, ghost_steps, agent_steps)
+        return Collected(collected.rollouts, entropies, episodes, matches, ghost_steps, paces)
 
     def _digest(self, collected: Collected, before: Mapping[int, int]) -> None:
         """Learn from a rollout, advance the league, report."""
@@ -106,17 +106,17 @@ class Run(Parts):
     def _learn(self, trainee: Trainee, collected: Collected, step: int) -> None:
         """Let a learner learn from its rollout; not where it is done, or where it took no decision in it."""
         rollout, begun = collected.rollouts[trainee.policy], time.perf_counter()
-        made = collected.steps_of(trainee.policy)
-        learns = step < trainee.behavior.max_steps and made > 0 and not trainee.plays_only
+        pace = collected.pace_of(trainee.policy)
+        learns = step < trainee.behavior.max_steps and pace.agent_steps > 0 and not trainee.plays_only
         with self.timers.block("_update_policy"):
             stats = trainee.learner.update(rollout, step) if learns else {}
             if learns:
                 trainee.learner.calibrate(rollout)
         self.learning_seconds += time.perf_counter() - begun
         own = [e for e in collected.episodes if e.policy == trainee.policy and e.learned]
-        steps = trainee.learner.steps_in(made, self.spec.frameskip)
-        share = steps / max(rollout.agent_steps, 1)
-        at = trainee.shown_step - steps + rollout.ended_after(len(own)) * share
+        steps = trainee.learner.steps_in(pace.agent_steps, self.spec.frameskip)
+        share = steps / max(pace.agent_steps, 1)
+        at = trainee.shown_step - steps + pace.ended_after(len(own)) * share
         trainee.record.add(own, stats, collected.entropies[trainee.policy], at.tolist())
 
     def _teach(self, collected: Collected) -> None:

@@ -109,4 +109,4 @@ def test_episodes_count_when_they_end_in_their_rows(episodes: int, at: list[int]
         numbers[..., None], None, numbers, numbers, ended, np.zeros_like(ended), np.ones((3, 2), np.bool_),
         np.ones(2, np.bool_), {}, numbers[:0], 1, np.zeros((3, 2), np.int32),
     )  # fmt: skip
-    assert rollout.ended_after(episodes).tolist() == at
+    assert rollout.pace.ended_after(episodes).tolist() == at

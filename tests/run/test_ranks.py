@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from palus.cli import app
 from palus.config import load_run
 from palus.launch.link import Link
+from palus.progress import PROGRESS, ProgressReader
 from palus.run.alike import not_shared
 from palus.run.folder import RunFolder
 from ports import free_port
@@ -30,6 +31,7 @@ DUEL = {
     "network_settings": {"hidden_units": 16, "num_layers": 1, "normalize": True},
     "max_steps": 1024,
     "checkpoint_interval": 256,
+    "summary_freq": 250,
     "self_play": GHOSTS,
 }
 GAMES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -46,7 +48,7 @@ GAMES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
             "max_steps": 4096,
             "checkpoint_interval": 1024,
         },
-        {"env": "sampled:RecallGame", "env_options": {"agents": 2}, "sampling": {"workers": 0}},
+        {"env": "sampled:RecallGame", "env_options": {"agents": 2}, "sampling": {"workers": 0, "asynchronous": True}},
     ),
 }
 
@@ -122,7 +124,17 @@ def same_bits(tmp_path: Path, game: str, ranks: int) -> list[str]:
     one, several = (checkpoint(tmp_path, run, game) for run in ("one", "ranks"))
     assert one["league"]["snapshot_count"] > 3
     compare(one, several)
+    for summary, of_ranks in zip(summaries(tmp_path / "one"), summaries(tmp_path / "ranks"), strict=True):
+        assert summary == pytest.approx(of_ranks, rel=1e-5), "they tell something else of the same"
     return told
+
+
+def summaries(root: Path) -> list[dict[str, float]]:
+    """What every summary tells but for the time that things took."""
+    _, lines = ProgressReader(root / PROGRESS).news()
+    told = [{"step": line["step"], **line["values"]} for line in lines if line["kind"] == "summary"]
+    assert told
+    return [{tag: x for tag, x in values.items() if not tag.startswith("Performance/")} for values in told]
 
 
 def test_two_ranks_end_in_the_bits_of_two_threads(tmp_path: Path) -> None:

@@ -119,7 +119,8 @@ class APPO(Learner):
             return {}
         rows, strata = np.flatnonzero(usable.any(0)), self.strata(rollout)
         items = [rows[own] for own in strata.split(rows)]
-        minibatches = max(1, round(self.total([len(own) for own in items]) * len(usable) / h.batch_size))
+        decisions = self.total([len(own) for own in items]) * len(usable)
+        minibatches = max(1, round(decisions / h.batch_size))
         lags = behind[usable]
         batch = self.prepare(rollout, usable)
         found: list[dict[str, float]] = []
@@ -133,11 +134,11 @@ class APPO(Learner):
             if h.adaptive_learning_rate == "epoch":
                 self._adapt(means(found[first:])["Policy/KL"])
         self.finish()
-        lag = {"Policy/Lag": lags.mean(), "Policy/Valid Share": usable[:, rows].mean()} if len(rows) else {}
         return means(found) | {
             "Policy/Learning Rate": self.learning_rate(step),
             "Policy/Lag Max": float(max(self.ranks.gather(int(lags.max(initial=0))))),
-            **self.pooled({tag: float(number) for tag, number in lag.items()}, len(lags)),
+            "Policy/Valid Share": self.total([len(lags)]) / decisions,
+            **self.pooled({"Policy/Lag": float(lags.mean())} if len(lags) else {}, len(lags)),
         }
 
     def _adapt(self, kl: float) -> None:

@@ -103,12 +103,35 @@ class Rollout:
             found[name][cut] = last[number[cut]]
         return found
 
-    def ended_after(self, episodes: int) -> I64:
-        """Of so many episodes in the order in which they ended, after how many of its decisions each did: [episodes].
+    @property
+    def pace(self) -> Pace:
+        """Decision by decision, what was taken and ended."""
+        return Pace(self.active.sum(1), (self.terminated | self.truncated).sum(1))
 
-        By the ends in its rows; where these are not all there is (lost workers, seats that changed), evenly spread.
+
+@dataclass(frozen=True)
+class Pace:
+    """How a learner's rollout went by: of each of its T times, decisions that it can use, and ends in its rows. [T]."""
+
+    taken: I64
+    ended: I64
+
+    @classmethod
+    def of(cls, parts: Sequence[Pace]) -> Pace:
+        """Of all parts of a rollout together."""
+        return cls(np.sum([part.taken for part in parts], 0), np.sum([part.ended for part in parts], 0))
+
+    @property
+    def agent_steps(self) -> int:
+        """Decisions in all."""
+        return int(self.taken.sum())
+
+    def ended_after(self, episodes: int) -> I64:
+        """Of so many episodes in the order in which they ended, after how many decisions each did: [episodes].
+
+        By the ends; where these are not all there is (lost workers, seats that changed), evenly spread.
         """
-        made = np.repeat(self.active.sum(1).cumsum(), (self.terminated | self.truncated).sum(1))
+        made = np.repeat(self.taken.cumsum(), self.ended)
         return made if len(made) == episodes else np.arange(1, episodes + 1) * self.agent_steps // max(episodes, 1)
 
 
@@ -169,19 +192,23 @@ numbered over all ranks of a run, as in `Episode` and `FinishedMatch`."""
 class Collected:
     """What one call of `Collector.collect` brought. rollouts, entropies (mean, nats, of its decisions): by policy id of
     the learners; episodes of all policies and matches, in the order in which they ended. ghost_steps: by behavior,
-    decisions of agents that nobody learns from, in matches that somebody learns from. agent_steps: by policy id, the
-    decisions of all ranks' rollouts, where there are several."""
+    decisions of agents that nobody learns from, in matches that somebody learns from. paces: by policy id, of all
+    ranks' rollouts together, where there are several."""
 
     rollouts: Mapping[int, Rollout]
     entropies: Mapping[int, float]
     episodes: Sequence[Episode]
     matches: Sequence[FinishedMatch]
     ghost_steps: Mapping[str, int]
-    agent_steps: Mapping[int, int] = field(default_factory=dict)
+    paces: Mapping[int, Pace] = field(default_factory=dict)
+
+    def pace_of(self, policy: int) -> Pace:
+        """Of a learner's rollout, in all ranks."""
+        return self.paces.get(policy) or self.rollouts[policy].pace
 
     def steps_of(self, policy: int) -> int:
         """Decisions that a learner can use, in all ranks."""
-        return self.agent_steps.get(policy, self.rollouts[policy].agent_steps)
+        return self.pace_of(policy).agent_steps
 
 
 class Collector(Protocol):
