@@ -139,6 +139,16 @@ def test_workers_that_die_too_often_end_the_run() -> None:
             s.collect()
 
 
+def test_workers_that_die_too_often_beside_the_learner_end_the_run_at_the_next_page() -> None:
+    with counting_collector(8, slow=0.02, sampling={"workers": 2, "max_restarts": 1, "asynchronous": True}) as s:
+        s.collect()
+        with s.beside():
+            for pid in s.pids:
+                os.kill(pid, signal.SIGKILL)
+        with pytest.raises(WorkerError, match=r"2 workers were lost .*max_restarts: 1\."):
+            s.collect()
+
+
 @linux
 def test_neither_processes_nor_descriptors_stay_after_closing() -> None:
     def descriptors():

@@ -224,9 +224,9 @@ class Collector(Protocol):
         """Play on for one rollout of every learner; it may hold none of its decisions. Raises EnvError, WorkerError."""
 
     def beside(self) -> AbstractContextManager[None]:
-        """Inside, where the learner is at work, the next rollout may be played; what leaves it does not depend on how
-        far that has come. Policies, seats and numbers of the game must not change there; what goes wrong in the games
-        the next `collect` tells."""
+        """Inside, where the learner is at work on what `collect` gave, the next rollout may be played; what leaves it
+        does not depend on how far that has come. Policies, seats and numbers of the game must not change there; what
+        goes wrong in the games the next `collect` tells."""
 
     def release(self) -> None:
         """What `collect` gave has been learned from: its arrays may be written again."""

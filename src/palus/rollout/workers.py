@@ -138,7 +138,7 @@ class WorkerCollector:
     @contextmanager
     def beside(self) -> Iterator[None]:
         """See `Collector.beside`."""
-        if self._thread is not None and self._held:
+        if self._thread is not None:
             self._next = self._thread.submit(self._play, self._released + 1)
         try:
             yield
