@@ -182,7 +182,7 @@ def test_a_twin_acts_as_a_network_did_until_it_follows(critic: str, dtype: torch
             policy.weights.master.add_(torch.randn(len(policy.weights.master), generator=generator), alpha=0.1)
             policy.weights.refresh()
             policy.inputs.observe(observations(SMALL, 16, seed), np.arange(16))
-            policy.returns = RunningMoments(1)
+            policy.returns = policy.returns or RunningMoments(1)
             policy.returns.update(np.full(1, float(seed)), np.ones(1), 50)
             policy.version += 1
 
