@@ -58,14 +58,12 @@ class Row:
     overrides: tuple[str, ...] = ()
 
 
-IN_TURNS = "palus.sampling.asynchronous=false"
 ROWS = {
     HEALTH: Row(HEALTH),
-    f"{HEALTH}-in-turns": Row(HEALTH, (IN_TURNS,)),
-    f"{HEALTH}-fp32": Row(HEALTH, (IN_TURNS, "palus.matmul=highest")),
-    f"{HEALTH}-pictures": Row(HEALTH, (IN_TURNS, "palus.env_options.measurements=false")),
-    "doom-basic": Row("doom-basic", (IN_TURNS,)),
-    "doom-defend-the-center": Row("doom-defend-the-center", (IN_TURNS,)),
+    f"{HEALTH}-fp32": Row(HEALTH, ("palus.matmul=highest",)),
+    f"{HEALTH}-pictures": Row(HEALTH, ("palus.env_options.measurements=false",)),
+    "doom-basic": Row("doom-basic"),
+    "doom-defend-the-center": Row("doom-defend-the-center"),
     "doom-my-way-home": Row("doom-my-way-home"),
 }
 
