@@ -60,6 +60,7 @@ class Row:
 
 ROWS = {
     HEALTH: Row(HEALTH),
+    f"{HEALTH}-beside": Row(HEALTH, ("palus.sampling.asynchronous=true",)),
     f"{HEALTH}-fp32": Row(HEALTH, ("palus.matmul=highest",)),
     f"{HEALTH}-pictures": Row(HEALTH, ("palus.env_options.measurements=false",)),
     "doom-basic": Row("doom-basic"),

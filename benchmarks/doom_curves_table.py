@@ -33,7 +33,8 @@ def markdown(report: Json) -> str:
         "Made by `python benchmarks/doom_curves.py` from the JSON file beside it. Scores: true objective of the last "
         f"policy, mean ± standard deviation over {first['evaluated']['episodes']} episodes from seed "
         f"{first['evaluated']['seed']:,}, actions drawn. Neither these episodes nor the seeds of training were ever "
-        "used to choose a setting. `-fp32`: by `palus.matmul=highest`. `-pictures`: without `measurements`, so that "
+        "used to choose a setting. `-beside`: by `palus.sampling.asynchronous=true`, the others take turns. "
+        "`-fp32`: by `palus.matmul=highest`. `-pictures`: without `measurements`, so that "
         "the agent is not told its health, as "
         "Sample Factory's is not. CPU minutes: of the whole process tree; wall time says little where "
         "other work shared the cores (load average).",
