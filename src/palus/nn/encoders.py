@@ -154,7 +154,8 @@ class ImageEncoder(nn.Module):
         if x.ndim == 2:
             return x
         features = [self.conv_head(part).flatten(1) for part in _cached(x)]
-        return self.mlp_layers(torch.cat(features) if len(features) > 1 else features[0])  # type: ignore[no-any-return]
+        encoded: Tensor = self.mlp_layers(torch.cat(features) if len(features) > 1 else features[0])
+        return encoded
 
     def onnx(self, g: Graph, x: str) -> str:
         return self.mlp_layers.onnx(g, g.add("Reshape", [self.conv_head.onnx(g, x), g.shape(-1, self.flat)]))

@@ -323,8 +323,9 @@ class Int8Acting:
 
     def twin(self, encoder: Apart | Joint, core: Core) -> Int8Acting:
         """The same of a network of the same kind. encoder, core: its."""
-        inner = _inner(encoder)
-        return Int8Acting({name: inner[name] for name in self._images}, encoder, core)  # type: ignore[misc]
+        named = _inner(encoder).items()
+        images = {name: own for name, own in named if name in self._images and isinstance(own, ImageEncoder)}
+        return Int8Acting(images, encoder, core)
 
     def calibrate(self, inputs: Mapping[str, Tensor]) -> None:
         """Take grids from some rows. inputs: as `Network.forward` takes them, whose weights do not change meanwhile."""

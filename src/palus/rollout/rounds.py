@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -117,7 +116,6 @@ class Rounds:
         self._counter = 0
         self._default = np.array([value for _, value in spec.shaping])
         self._shaping: dict[int, F64] = {}
-        self._parameters: deque[Mapping[str, Value]] = deque()  # to be set
 
     @property
     def complete(self) -> int:
@@ -127,7 +125,7 @@ class Rounds:
     @property
     def in_play(self) -> set[int]:
         """Frozen policies that a running match needs."""
-        return {seat.policy for seats in list(self._seats) for seat in seats if seat.policy >= FROZEN}
+        return {seat.policy for seats in self._seats for seat in seats if seat.policy >= FROZEN}
 
     def ends(self, page: int) -> tuple[list[Episode], list[FinishedMatch]]:
         """What ended in a page, by decision, then by game and agent."""
@@ -148,7 +146,6 @@ class Rounds:
     def restart(self, counter: int) -> None:
         """Start all games anew, where they stand. counter: part of their seeds."""
         self._counter, self._started = counter, True
-        self._pass_on_parameters()
         for shard in self._shards:
             self._begin(shard)
 
@@ -158,15 +155,10 @@ class Rounds:
 
     def set_parameters(self, parameters: Mapping[str, Value]) -> None:
         """Change numbers of all games before the next round."""
-        self._parameters.append(parameters)
-
-    def _pass_on_parameters(self) -> None:
-        while self._parameters:
-            self._workers.set_parameters(self._parameters.popleft())
+        self._workers.set_parameters(parameters)
 
     def play(self, limit: int) -> None:
         """One round: settle who has stepped, decide for who may go on, else listen. Pages below `limit` are free."""
-        self._pass_on_parameters()
         settled = whole_splits(self._splits, "answered")
         for batch in settled:
             self._settle(batch)
