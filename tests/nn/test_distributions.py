@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from palus.nn.distributions import Distribution, mode, sample
+from palus.nn.distributions import Distribution, mode, sample, sample_side_by_side
 from palus.types import ActionSpec, Continuous, Discrete
 
 MIXED = ActionSpec((Discrete(3), Continuous(2), Discrete(2)))
@@ -53,6 +53,16 @@ def test_a_draw_depends_on_its_own_key_alone() -> None:
     alone = sample(parameters[5:6], MIXED, 1, 2, np.array([5]))[0]
     np.testing.assert_array_equal(together[5:6], alone)
     assert not np.array_equal(together, sample(parameters, MIXED, 1, 3, np.arange(8))[0])
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, 100])
+def test_threads_that_share_the_rows_draw_the_same(rows: int) -> None:
+    parameters = np.random.default_rng(rows).normal(size=(rows, len(ROW))).astype(np.float32)
+    keys = np.arange(rows)[::-1].copy()
+    for found, expected in zip(
+        sample_side_by_side(parameters, MIXED, 1, 2, keys), sample(parameters, MIXED, 1, 2, keys), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_kl_is_torchs() -> None:

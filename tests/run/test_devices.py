@@ -15,6 +15,7 @@ from palus.config import load_run
 from palus.envs import GameSource, make
 from palus.envs.protocol import room_for
 from palus.export.policy_file import PolicyFile, read_policy, write_policy
+from palus.nn.distributions import likeliest, sample_side_by_side
 from palus.nn.network import Network
 from palus.nn.place import CPU
 from palus.rollout.collector import InProcessCollector
@@ -124,9 +125,19 @@ def test_rays_travel_in_compact_form_and_mean_the_same(tmp_path, monkeypatch):
     assert torch.equal(*found)
 
 
+@pytest.mark.parametrize(("deterministic", "draw"), [("false", sample_side_by_side), ("true", likeliest)])
+def test_actions_are_drawn_by_threads_that_spin_unless_nothing_is_drawn(tmp_path, monkeypatch, deterministic, draw):
+    elsewhere(monkeypatch)
+    monkeypatch.setattr("palus.rollout.making.spinners", lambda threads: 2)
+    monkeypatch.setattr("palus.rollout.making.take_threads", lambda count: None)
+    key = f"behaviors.SoccerTwos.network_settings.deterministic={deterministic}"
+    parts = Run(load_run("debug", [*FAST, key, f"checkpoint_settings.results_dir={tmp_path}"]))
+    assert {own._draw for own in (*parts.collector._others, *parts.collector._learning.values())} == {draw}
+    parts.close()
+
+
 def test_opponents_that_act_together_do_what_they_do_alone(monkeypatch):
-    """A learner, ten snapshots in blocks of other sizes, one of another kind, and the learner's present self, in a
-    block that takes the learner's graph where there are graphs."""
+    """A learner, ten snapshots in blocks of other sizes, one of another kind, and the learner's present self."""
     monkeypatch.setattr("palus.nn.captured.PAYS", 1)
     source, file = GameSource("SoccerTwos"), load_run("debug", FAST).behaviors["SoccerTwos"]
     (spec,) = source.spec.behaviors

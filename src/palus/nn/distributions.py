@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from numba import njit, uint64
+from numba import get_num_threads, njit, prange, uint64
 from torch import Tensor
 
 from palus.nn.graph import FORBIDDEN, LOG_STD_LIMIT
@@ -91,6 +91,24 @@ def _sample(
         entropies[r] = entropy
 
 
+@njit(cache=True, nogil=True, parallel=True)
+def _sample_ranges(
+    parameters: F32,
+    table: I64,
+    seed: int,
+    ticks: I64,
+    rows: I64,
+    actions: F32,
+    log_probs: F32,
+    entropies: F32,
+    ranges: int,
+) -> None:
+    R = len(rows)
+    for k in prange(ranges):
+        a, b = k * R // ranges, (k + 1) * R // ranges
+        _sample(parameters[a:b], table, seed, ticks[a:b], rows[a:b], actions[a:b], log_probs[a:b], entropies[a:b])
+
+
 def sample(parameters: F32, spec: ActionSpec, seed: int, tick: int | I64, rows: I64) -> tuple[F32, F32, F32]:
     """Draw one action for each row. parameters: [R, L]; tick: of all rows, or [R]; rows: [R]: with the seed
     the key.
@@ -98,10 +116,23 @@ def sample(parameters: F32, spec: ActionSpec, seed: int, tick: int | I64, rows: 
     Returns actions [R, A], log-probabilities [R, A] of every column (densities where continuous) and entropies [R],
     nats. The draw for (seed, tick, row) does not depend on which rows are drawn together.
     """
+    return _sampled(_sample, parameters, spec, seed, tick, rows)
+
+
+def sample_side_by_side(
+    parameters: F32, spec: ActionSpec, seed: int, tick: int | I64, rows: I64
+) -> tuple[F32, F32, F32]:
+    """`sample` on all threads that spin (`palus.spinning`), which share the rows."""
+    return _sampled(_sample_ranges, parameters, spec, seed, tick, rows, get_num_threads())
+
+
+def _sampled(
+    work: Callable[..., None], parameters: F32, spec: ActionSpec, seed: int, tick: int | I64, rows: I64, *more: int
+) -> tuple[F32, F32, F32]:
     R, A = len(parameters), spec.columns
     actions, log_probs, entropies = np.empty((R, A), np.float32), np.empty((R, A), np.float32), np.empty(R, np.float32)
     ticks = np.full(R, tick, np.int64)
-    _sample(np.ascontiguousarray(parameters), table(spec), seed, ticks, rows, actions, log_probs, entropies)
+    work(np.ascontiguousarray(parameters), table(spec), seed, ticks, rows, actions, log_probs, entropies, *more)
     return actions, log_probs, entropies
 
 

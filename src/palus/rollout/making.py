@@ -11,7 +11,7 @@ from palus.envs import GameSource
 from palus.envs.arena_game import BotAct
 from palus.envs.protocol import rays_of, room_for
 from palus.errors import ConfigError
-from palus.nn.distributions import Draw, likeliest
+from palus.nn.distributions import Draw, likeliest, sample_side_by_side
 from palus.nn.place import CPU, Placement
 from palus.rollout.acting import Policy
 from palus.rollout.collector import InProcessCollector
@@ -20,6 +20,7 @@ from palus.rollout.learner_stretches import Demand
 from palus.rollout.plan import OUT_OF_SIGHT, Share, in_workers, worker_rows
 from palus.rollout.rollout import Cast, Collector
 from palus.rollout.workers import WorkerCollector
+from palus.spinning import spinners, take_threads
 from palus.trust import Trust
 from palus.types import GameSpec
 from palus.unity.discovery import TalkingSource
@@ -113,7 +114,11 @@ def make_collector(
         size = first.rollout_rows(rows, run.palus.num_matches or 1)
         matches = run.palus.num_matches or max(1, size // (rows * min(horizon, TARGET_ROLLOUT_STEPS)))
         steps = -(-size // (matches * rows))
-        env = source.batch(share.of(matches, "palus.num_matches"), threads, spinning=not place.compiled)
+        spins = 0 if place.compiled else spinners(threads)
+        if spins:  # a game may take fewer
+            take_threads(spins)
+            draws = {behavior.name: sample_side_by_side for behavior in spec.behaviors} | draws
+        env = source.batch(share.of(matches, "palus.num_matches"), threads, spinning=spins > 0)
         room = partial(room_for, rays=rays_of(env) if compact else None, zeros=place.zeros)
         return InProcessCollector(
             env, learners, cast, steps, seed, rows_per_match, load, threads, members, scripts, draws, share, room, place

@@ -7,7 +7,6 @@ them as fields of the globals `PITCH` and `SENSOR`; `compiled` makes the same ke
 from __future__ import annotations
 
 import hashlib
-import importlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -63,30 +62,11 @@ def kernel(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def side_by_side(loop: Callable[..., Any], entry: Any, name: str) -> Any:
-    """A loop over ranges (`numba.prange`) that calls an entry point by its global name, on threads of OpenMP's.
-
-    They wait for the next call spinning, so it reaches them in microseconds, where threads of Python's are woken one
-    after the other; it takes cores that have nothing else to do. entry: as `compiled` made it; name: as there.
-    """
-    config.THREADING_LAYER = "omp"  # several threads of Python's may call
+    """A loop over ranges (`numba.prange`) that calls an entry point by its global name, on threads that spin
+    (`palus.spinning`). entry: as `compiled` made it; name: as there."""
     copy = FunctionType(loop.__code__, {**loop.__globals__, entry.py_func.__name__: entry}, loop.__name__)
     copy.__qualname__ = f"{loop.__qualname__}_{name}"
     return kernel(copy, parallel=True)
-
-
-def take_threads(count: int) -> None:
-    """Have no more than so many threads share in what this thread runs side by side: a loop ends when the last of them
-    has come, and one that waits for a core that others use holds all up."""
-    numba.set_num_threads(min(count, config.NUMBA_NUM_THREADS))
-
-
-def has_openmp() -> bool:
-    """Whether Numba finds it here."""
-    try:
-        importlib.import_module("numba.np.ufunc.omppool")
-    except ImportError:
-        return False
-    return True
 
 
 def compiled(entry: Any, name: str, **constants: Any) -> Any:

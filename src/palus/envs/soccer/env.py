@@ -13,18 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from palus.envs.soccer import match
-from palus.envs.soccer.compile import compiled, has_openmp, side_by_side, take_threads
+from palus.envs.soccer.compile import compiled, side_by_side
 from palus.envs.soccer.geometry import STEPS_PER_DECISION
 from palus.envs.soccer.pitch import FRAMES, GROUNDS, Ground, Pitch, pitch_of, sensors_of
 from palus.envs.soccer.state import new_outcome, new_state
 from palus.errors import EnvError
+from palus.spinning import spinners, take_threads
 from palus.types import F32, F64, I32, I64, RAY_DISTANCES, RAY_TAGS, AgentSpec, AnyArray, GameSpec, Step
 
 TOUCH_REWARD = 0.2
 WAKING = 25
 """Matches whose decision takes as long as to wake a thread, about: a thread too many costs more than it takes over."""
-SPINNING = 4
-"""The fewest threads of which half may spin, the others being left to who decides."""
 
 
 class _Kernels(NamedTuple):
@@ -80,7 +79,7 @@ class Soccer:
     policies at hand last about as long as Unity logged, with "ball" some of them a half longer).
     record: keep `trace` and `kick` of the latest decision.   max_steps: fixed steps until a match is truncated.
     threads: ranges of matches stepped at the same time; the results do not depend on it. spinning: by threads that wait
-    for the next decision at work (`compile.side_by_side`), where there are four or more and Numba has them.
+    for the next decision at work, where there are any (`palus.spinning`).
 
     Live arrays for scripted players and recorders, in the order of `spec.agents`, not to be written to:
     agent_pos [N, P, 2] (x, z) m, agent_vel [N, P, 2] m/s, agent_yaw [N, P] degrees, ball_pos [N, 2], ball_vel [N, 2],
@@ -150,8 +149,8 @@ class Soccer:
         self.trace: F32 = outcome.trace
         self.trace_length: I32 = outcome.trace_length
         self.kick: NDArray[np.int8] = outcome.kick
-        spins = spinning and threads >= SPINNING and has_openmp()
-        parts = threads // 2 if spins else max(1, min(threads, round(math.sqrt(num_matches / WAKING))))
+        spins = spinners(threads) if spinning else 0
+        parts = max(1, min(spins or threads, round(math.sqrt(num_matches / WAKING))))
         bounds = np.linspace(0, num_matches, min(parts, num_matches) + 1).astype(np.int64)
         self._spinning = bounds if spins else None
         if spins:
