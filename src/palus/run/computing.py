@@ -14,9 +14,6 @@ from palus.nn.matmul import MatmulPath, choose, exact_setting, fastest_everywher
 from palus.nn.place import Placement
 from palus.rollout.plan import physical_cores
 
-PHYSICAL_CORES = torch.get_num_threads()
-"""What torch counts when it is imported, before anybody changes it."""
-
 
 @dataclass(frozen=True)
 class Computing:
@@ -33,7 +30,7 @@ class Computing:
     @classmethod
     def begin(cls, run: RunFile, place: Placement, saved: Mapping[str, Any] | None, ranks: Ranks) -> Computing:
         """As the run file asks, and as a saved run did, from now on in this process. Called by all ranks."""
-        cores = PHYSICAL_CORES if ranks.size == 1 else max(physical_cores() // ranks.local_size, 1)
+        cores = max(physical_cores() // ranks.local_size, 1)
         threads = min(ranks.gather(run.palus.threads or cores))
         torch.set_num_threads(1)  # the learner splits minibatches over its own threads, the game its matches
         keep_freed_memory()
