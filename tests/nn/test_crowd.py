@@ -14,7 +14,7 @@ from toys import Forbidden, Remember, behavior_of
 
 from palus.envs import make
 from palus.nn.captured import BUSY, KEPT, PAYS, Captured
-from palus.nn.crowd import PLACES, Crowd, act_in_step
+from palus.nn.crowd import PARTS, ROW_OF, Crowd, act_in_step
 from palus.nn.network import Network
 from palus.nn.place import CPU
 from palus.types import RAY_DISTANCES, RAY_TAGS, Continuous, Discrete
@@ -52,10 +52,11 @@ def same(crowd, networks, blocks, seen):
 @pytest.mark.parametrize("spec", [Forbidden.spec, NUMBERS], ids=["masks", "numbers"])
 def test_a_crowd_says_what_each_says_alone(spec):
     learner = network(0, spec, "separate")
-    several = [learner, *(network(seed, spec) for seed in range(1, PLACES + 2))]
+    several = [learner, *(network(seed, spec) for seed in range(1, PARTS + 2))]
     assert len({own.kind for own in several}) == 1 and learner.kind is not None
     seen, crowd = rows_of(spec, 200), Crowd(learner)
     same(crowd, several[:3], [slice(0, 3), slice(3, 100), slice(120, 121)], seen)
+    assert crowd._index[ROW_OF].shape == (4, 64)  # 101 rows: as many parts of 64 as a doubled number of them
     same(crowd, [several[2], several[5], learner], [slice(0, 17), slice(17, 18), slice(60, 200)], seen)
     with torch.no_grad():
         learner.weights.master.mul_(2.0)

@@ -15,7 +15,9 @@ from pitch import ACTIONS, Always, Book, Pitch
 from palus import envs
 from palus.envs.matches import Matches
 from palus.errors import EnvError
+from palus.nn.place import Placement
 from palus.rollout.collector import InProcessCollector
+from palus.rollout.players import _joined
 from palus.rollout.rollout import FROZEN, FinishedMatch, Seat
 from palus.types import MASKS
 
@@ -556,3 +558,29 @@ def test_a_number_that_is_not_finite_stops_the_run(name, fault, length):
     env.poison[name] = fault
     with pytest.raises(EnvError, match=f"Pitch returned a {name} that is not finite; check_env finds where"):
         rows.collect()
+
+
+def test_blocks_that_touch_are_read_as_one():
+    assert _joined([slice(0, 2), slice(2, 5), slice(7, 9)]) == [slice(0, 5), slice(7, 9)]
+    assert _joined([slice(3, 4)]) == [slice(3, 4)]
+
+
+class Overwriting(Always):
+    """Plays the number of the agent that it is shown; all its answers lie in the same memory."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.logits = torch.zeros(64, ACTIONS)
+
+    def act(self, observations, states, masks=None):
+        agents = observations["obs_0"][:, 1].long()
+        self.logits[: len(agents)] = 60.0 * torch.nn.functional.one_hot(agents, ACTIONS)
+        return self.logits[: len(agents)], None, states
+
+
+def test_a_policy_that_a_device_is_asked_for_twice_answers_twice():
+    game, policy, place = Pitch([5, 7]), Overwriting(), Placement(torch.device("cpu"), compiled=False)
+    learns = [Seat(0, agent in (0, 2)) for agent in range(4)]
+    collector = InProcessCollector(game, {0: ("Pitch", policy)}, lambda _: learns, 4, 1, {0: 2}, Book(), place=place)
+    collector.collect()
+    np.testing.assert_array_equal(game.played, np.tile(np.arange(4), (4, 2, 1)))

@@ -2,8 +2,8 @@
 
 One after the other they cost what a pass costs whatever its rows are, five times as much as a learner with as many in
 all. On the CPU they go layer by layer instead: what is done to all rows alike is done once. On a device their weights
-lie side by side, and every layer is one batched product. Letters: K places for policies, W rows of each, R rows of all,
-P weights, L parameters.
+lie side by side, and every layer is one batched product. Letters: K parts of rows, W rows of each, R rows of all,
+L parameters.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from palus.nn.captured import Captured, doubled
 from palus.nn.encoders import VECTORS
 from palus.nn.layers import Linear
 from palus.nn.network import Network, acting_arrays
-from palus.types import I64, MASKS, AnyArray
+from palus.types import MASKS, AnyArray
 
 EDGE = 16
 """Rows whose number times any width is whole cache lines in fp32, where products begin in `act_in_step`."""
-PLACES, ROWS = 4, 16
-"""The fewest places and the fewest rows of each; both are doubled until all fit."""
-ROW_OF, PLACE_OF = " row of", " place of"
-"""Beside the names of observations: the row that each place reads, and the place that each row's answer is at."""
+PARTS, ROWS = 4, 16
+"""The fewest parts and the fewest rows of each; both are doubled until all fit, so that few shapes come about."""
+WEIGHTS_OF, ROW_OF, PART_OF = " weights of", " row of", " part of"
+"""Beside the names of observations: whose weights each part takes, the rows that it reads, where a row's answer is."""
 
 
 @torch.inference_mode()
@@ -61,8 +61,9 @@ def act_in_step(networks: Sequence[Network], blocks: Sequence[slice], seen: Mapp
 
 
 class Crowd:
-    """On a device, a place for each of some networks. One that acts again keeps its place; its weights are copied anew
-    when they have changed."""
+    """On a device, all that some networks are asked as one batched product: their rows in parts of equal length, each
+    beside its network's weights. A network's weights stay there from call to call, and are copied anew when they have
+    changed."""
 
     def __init__(self, like: Network) -> None:
         """like: one of them."""
@@ -72,7 +73,7 @@ class Crowd:
         self._weights = self._pattern.weights.work.new_empty(0, len(self._pattern.weights.work))
         self._acts = Captured(self._acted, place)
         self._layout: tuple[list[int], list[slice], int] | None = None
-        self._index: dict[str, I64] = {}
+        self._index: dict[str, Tensor] = {}
 
     @torch.inference_mode()
     def act(self, networks: Sequence[Network], blocks: Sequence[slice], seen: Mapping[str, AnyArray]) -> Tensor:
@@ -81,48 +82,55 @@ class Crowd:
         seen: name -> [R, *shape] of all rows as games give them, rays in compact form or whole, masks among them. The
         result holds until the next call.
         """
-        layout = self._seated(networks), list(blocks), len(next(iter(seen.values())))
+        layout = self._held(networks), list(blocks), len(next(iter(seen.values())))
         if layout != self._layout:
             self._layout, self._index = layout, self._indexed(*layout)
-        (parameters,) = self._acts({name: torch.from_numpy(array) for name, array in {**seen, **self._index}.items()})
+        (parameters,) = self._acts({name: torch.from_numpy(array) for name, array in seen.items()} | self._index)
         return parameters
 
-    def _indexed(self, places: Sequence[int], blocks: Sequence[slice], rows: int) -> dict[str, I64]:
-        """Which row each place reads, and where each row's answer is."""
-        W = doubled(ROWS, max(block.stop - block.start for block in blocks))
-        row_of, place_of = np.zeros((len(self._holds), W), np.int64), np.zeros(rows, np.int64)
-        for place, block in zip(places, blocks, strict=True):
-            count = block.stop - block.start
-            row_of[place, :count] = np.arange(block.start, block.stop)
-            place_of[block] = place * W + np.arange(count)
-        return {ROW_OF: row_of, PLACE_OF: place_of}
+    def _indexed(self, holders: Sequence[int], blocks: Sequence[slice], rows: int) -> dict[str, Tensor]:
+        """Which weights each part takes, which rows it reads, and where each row's answer is, on the device."""
+        sizes = np.array([block.stop - block.start for block in blocks])
+        W = doubled(ROWS, -(-int(sizes.sum()) // len(sizes)))
+        counts = -(-sizes // W)
+        K = doubled(PARTS, int(counts.sum()))
+        weights_of, row_of, part_of = np.zeros(K, np.int64), np.zeros((K, W), np.int64), np.zeros(rows, np.int64)
+        first = 0
+        for holder, block, size, count in zip(holders, blocks, sizes.tolist(), counts.tolist(), strict=True):
+            weights_of[first : first + count] = holder
+            row_of[first : first + count].reshape(-1)[:size] = np.arange(block.start, block.stop)
+            part_of[block] = first * W + np.arange(size)
+            first += count
+        found = {WEIGHTS_OF: weights_of, ROW_OF: row_of, PART_OF: part_of}
+        return {name: torch.from_numpy(array).to(self._pattern.place.device) for name, array in found.items()}
 
-    def _seated(self, networks: Sequence[Network]) -> list[int]:
-        """The places of these networks, which all have one afterwards, with their present weights."""
+    def _held(self, networks: Sequence[Network]) -> list[int]:
+        """Where the weights of these networks are, which all are there afterwards as they are now."""
         wanted = {id(network) for network in networks}
-        there = {id(held[0]): place for place, held in enumerate(self._holds) if held is not None}
+        there = {id(held[0]): number for number, held in enumerate(self._holds) if held is not None}
         if len(networks) > len(self._holds):
-            self._holds += [None] * (doubled(PLACES, len(networks)) - len(self._holds))
+            self._holds += [None] * (doubled(PARTS, len(networks)) - len(self._holds))
             grown = self._weights.new_zeros(len(self._holds), self._weights.shape[1])
             grown[: len(self._weights)] = self._weights
             self._weights, self._acts = grown, Captured(self._acted, self._pattern.place)
-        free = (place for place, held in enumerate(self._holds) if held is None or id(held[0]) not in wanted)
-        places = []
+        free = (number for number, held in enumerate(self._holds) if held is None or id(held[0]) not in wanted)
+        numbers = []
         for network in networks:
-            place = there.get(id(network))
-            if place is None:
-                place = next(free)
-            if self._holds[place] != (network, network.version):
+            number = there.get(id(network))
+            if number is None:
+                number = next(free)
+            if self._holds[number] != (network, network.version):
                 tensors = acting_arrays(network.weights.tensors)
                 ordered = [tensors[name].detach() for name in self._pattern.weights.shapes]
-                self._pattern.weights.vector(ordered, self._weights[place])
-                self._holds[place] = network, network.version
-            places.append(place)
-        return places
+                self._pattern.weights.vector(ordered, self._weights[number])
+                self._holds[number] = network, network.version
+            numbers.append(number)
+        return numbers
 
     def _acted(self, held: Mapping[str, Tensor]) -> tuple[Tensor]:
         pattern, row_of = self._pattern, held[ROW_OF]
-        inputs = pattern.inputs({k: x for k, x in held.items() if k not in (ROW_OF, PLACE_OF, MASKS)})
+        index = (WEIGHTS_OF, ROW_OF, PART_OF, MASKS)
+        inputs = pattern.inputs({name: x for name, x in held.items() if name not in index})
         own = {name: x[row_of] for name, x in inputs.items()}  # [K, W, ...]
         W, device = row_of.shape[1], row_of.device
         states, keep = torch.zeros(W, 0, device=device), torch.ones(1, W, device=device)
@@ -131,5 +139,6 @@ class Crowd:
             parameters: Tensor = functional_call(pattern, dict(weights), (inputs, states, keep))[0]
             return parameters
 
-        parameters = vmap(one)(pattern.weights.views(self._weights), own).flatten(0, 1)[held[PLACE_OF]]
+        weights = pattern.weights.views(self._weights[held[WEIGHTS_OF]])
+        parameters = vmap(one)(weights, own).flatten(0, 1)[held[PART_OF]]
         return (pattern.masked(parameters, held.get(MASKS)),)

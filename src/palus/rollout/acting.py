@@ -127,6 +127,12 @@ def asked(policy: Policy, seen: Mapping[str, AnyArray], states: F32) -> Answer:
     return policy.act(tensors, torch.from_numpy(states[:, : policy.state_size]), masks)
 
 
+def kept(answer: Answer) -> Answer:
+    """An answer that holds although the policy is asked again."""
+    parameters, values, after = answer
+    return parameters.clone(), None if values is None else values.clone(), after.clone()
+
+
 def fetched(answer: Answer, width: int) -> tuple[F32, F32 | None, F32]:
     """An answer as `decide` gives it. width: floats of memory, the most of any policy."""
     parameters, values, after = answer

@@ -67,7 +67,7 @@ class InProcessCollector:
         self._first, self._total = share.first(N), share.size * N
         self.policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
         self._episodes = Episodes(spec, N, self._first)
-        helps = threads > 1 and place.compiled  # a device is asked for all before the first answer is waited for
+        self._on_device, helps = not place.compiled, threads > 1 and place.compiled
         self._helper = ThreadPoolExecutor(1, "others", torch.set_num_threads, (1,)) if helps else None
         sizes = memories({k: (spec.behavior(name).name, own) for k, (name, own) in everybody.items()})
         # Actions per behavior [N, P_b, A]; learners and the others write their own rows.
@@ -207,7 +207,10 @@ class InProcessCollector:
         """Nothing to do: arrays are written again only by `collect`."""
 
     def _act(self, t: int) -> None:
-        """Let everybody decide, the others beside the learners where there is a thread for them."""
+        """Let everybody decide, the others beside the learners where there is a thread for them. A device is asked for
+        all, the learners first, before an answer is waited for."""
+        if self._on_device:
+            self._ask(t, keep=True)
         waiting = [others for others in self._others if others.blocks]
         for others in waiting:
             others.look()
@@ -218,10 +221,17 @@ class InProcessCollector:
                 others.act(self.policies, self.seed, 2 * self.tick + 1)
 
         result = self._helper.submit(decide).result if self._helper is not None and waiting else decide
+        if not self._on_device:
+            self._ask(t)
         for policy, rows in self._learning.items():
-            rows.look(t)
             rows.act(t, self.policies[policy], self.seed, 2 * self.tick)
         result()
+
+    def _ask(self, t: int, keep: bool = False) -> None:
+        """Let all learners look, and ask their policies. keep: see `Learning.ask`."""
+        for policy, rows in self._learning.items():
+            rows.look(t)
+            rows.ask(t, self.policies[policy], keep)
 
     # -- the game -------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from palus.nn.crowd import Crowd, act_in_step
 from palus.nn.distributions import Draw, sample, told
 from palus.nn.network import Network
 from palus.nn.place import CPU, Placement
-from palus.rollout.acting import Answer, Policies, Policy, asked, decide, fetched
+from palus.rollout.acting import Answer, Policies, Policy, asked, fetched, kept
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I32, I64, MASKS, AnyArray, BehaviorSpec, Bool, Step
 
@@ -123,14 +123,20 @@ class Learning:
                 array[~active] = 0  # the environment does not write the rows of absent agents
         self.env.observe(self.behavior.name, self._rows, room)
 
-    def act(self, t: int, policy: Policy, seed: int, tick: int) -> None:
-        """Decide what was looked at, and hand the actions to the game."""
-        active, states = self._active[t], self.states
+    def ask(self, t: int, policy: Policy, keep: bool = False) -> None:
+        """Ask about what was looked at; a device works at it from now on. keep: the answer, although the policy is
+        asked again before `act`."""
         rows: slice | I64 = slice(None) if self._full else np.flatnonzero(~self._empty)
-        seen = {name: array[t][rows] for name, array in self._room.items()}
-        if not len(states[rows]):
+        seen, states = {name: array[t][rows] for name, array in self._room.items()}, self.states[rows]
+        answer = asked(policy, seen, states) if len(states) else None
+        self._answer = rows, kept(answer) if keep and answer is not None else answer
+
+    def act(self, t: int, policy: Policy, seed: int, tick: int) -> None:
+        """Decide as the policy, which was asked, says, and hand the actions to the game."""
+        active, states, (rows, answer) = self._active[t], self.states, self._answer
+        if answer is None:
             return
-        parameters, values, after = decide(policy, seen, states[rows])
+        parameters, values, after = fetched(answer, states.shape[1])
         actions, log_probs, entropies = self._draw(parameters, self.behavior.actions, seed, tick, self._draws[rows])
         self._parameters[t, rows], self._chosen[t, rows], self._log_probs[t, rows] = parameters, actions, log_probs
         self._versions[t] = policy.version
@@ -321,25 +327,21 @@ class Others:
 
     def _shared(self, blocks: Sequence[slice], parameters: Tensor) -> Iterator[tuple[slice, Answer]]:
         there = parameters.cpu()
-        yield from ((block, (there[block], None, torch.from_numpy(self._acting[block]))) for block in blocks)
+        yield from ((block, (there[block], None, torch.from_numpy(self._acting[block]))) for block in _joined(blocks))
 
     def _asked_there(self, asked_for: Sequence[tuple[Policy, slice]]) -> Iterator[tuple[slice, Answer]]:
         """The same on a device, which is asked for all now."""
-        usual = 2 * sum(block.stop - block.start for _, block in asked_for) // max(len(asked_for), 1)
-        fits = [each for each in asked_for if each[1].stop - each[1].start <= usual]  # all places have as many rows
-        alone = [each for each in asked_for if each not in fits]
-        together = list[tuple[list[slice], Tensor]]()
-        for members in self._of_kinds(fits):
-            if len(members) == 1:
+        alone, together = list[tuple[Policy, slice]](), list[tuple[list[slice], Tensor]]()
+        for members in self._of_kinds(asked_for):
+            policies, blocks = map(list, zip(*members, strict=True))
+            kind = policies[0].kind if isinstance(policies[0], Network) else None
+            if kind is None:
                 alone += members
                 continue
-            policies, blocks = map(list, zip(*members, strict=True))
-            kind = policies[0].kind
             if kind not in self._crowds:
                 self._crowds[kind] = Crowd(policies[0])
             together.append((blocks, self._crowds[kind].act(policies, blocks, self._room)))
-        # Copies: the learner's network, asked again before these are read, would write over them.
-        told = [(block, (answer[0].clone(), None, answer[2].clone())) for block, answer in self._alone(alone)]
+        told = list(self._alone(alone))
         return itertools.chain(told, *(self._shared(*each) for each in together))
 
     def _follow(self, act: BotAct, seats: I64) -> None:
@@ -362,3 +364,11 @@ class Others:
         if self.states.size:
             gone = step.terminated | step.truncated | ~active
             self.states[gone[:, self.agents].ravel()] = 0.0
+
+
+def _joined(blocks: Sequence[slice]) -> list[slice]:
+    """Rising blocks of rows, those that touch as one."""
+    ends = [k for k, (a, b) in enumerate(itertools.pairwise(blocks), 1) if a.stop != b.start]
+    return [
+        slice(blocks[first].start, blocks[end - 1].stop) for first, end in itertools.pairwise([0, *ends, len(blocks)])
+    ]
