@@ -25,6 +25,7 @@ from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
 from palus.learn.sac import SAC
 from palus.nn.place import CPU, Placement
+from palus.nn.running import RunningMoments, moments
 from palus.types import Continuous, Discrete
 
 META = Placement(torch.device("meta"), compiled=False)
@@ -76,6 +77,19 @@ def test_a_device_refuses_numpy_and_tensors_of_the_cpu():
 def test_an_update_is_the_compiled_one(make, trainer, case):
     toy, more = CASES[case]
     same_update(*pair(make, behavior_of(trainer, *more, "hyperparameters.num_epoch=1"), toy()))
+
+
+def test_statistics_of_pictures_are_those_of_the_cpu_to_the_bit():
+    ours, theirs, rollout = pair(PPO, behavior_of("ppo", IMAGES, NORMALIZE), Pictures(64))
+    rollout.active[3, 5] = False
+    seen = rollout.observations["eye"][:-1][rollout.active]
+    expected = RunningMoments(seen[0].size)
+    expected.update(*moments(seen.reshape(len(seen), -1), np.arange(len(seen)), 255.0), len(seen))
+    for learner in (ours, theirs):
+        learner.observe(learner.resident(rollout), rollout.active)
+        found = learner.network.scalers["eye"].moments
+        np.testing.assert_array_equal(found.mean, expected.mean)
+        np.testing.assert_array_equal(found.variance, expected.variance)
 
 
 @pytest.mark.parametrize("more", [(), ("hyperparameters.advantages=vtrace", "hyperparameters.normalize_returns=false")])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from palus.nn.running import ObservationScaler, RunningMoments, moments
+from palus.nn.running import ObservationScaler, RunningMoments, moments, moments_there
 
 
 def test_batches_add_up_to_the_moments_of_everything_and_one_virtual_sample() -> None:
@@ -25,6 +25,14 @@ def test_moments_of_bytes_are_exact() -> None:
     mean, variance = moments(rows, index, 255.0)
     np.testing.assert_allclose(mean, (rows[index] / 255.0).mean(0))
     np.testing.assert_allclose(variance, (rows[index] / 255.0).var(0))
+
+
+def test_a_device_finds_the_same_moments_of_bytes_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palus.nn.running.SUMMED_ROWS", 64)
+    rows, index = np.random.default_rng(0).integers(0, 256, (300, 7), np.uint8), np.arange(0, 300, 2)
+    found = moments_there(torch.from_numpy(rows), torch.from_numpy(index), 255.0)
+    for there, here in zip(found, moments(rows, index, 255.0), strict=True):
+        np.testing.assert_array_equal(there, here)
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])

@@ -156,8 +156,8 @@ class APPO(Learner):
         """Statistics, returns and advantages of a rollout."""
         h, network = self.behavior.hyperparameters, self.network
         final = self.finals(rollout)  # as the acting policy saw them, like its values
-        self.observe(rollout, usable)
         rollout = self.resident(rollout)
+        self.observe(rollout, usable)
         values = rollout.values if rollout.values is not None else self.replay(rollout, len(usable))[0][..., 0]
         ended, rewards = rollout.terminated | rollout.truncated, self.rewards(rollout, usable)[..., 0]
         following = self.following(rollout, values[..., None], final)[..., 0]

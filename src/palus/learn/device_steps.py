@@ -45,10 +45,10 @@ class DeviceSteps:
         self._shards = network.weights.shards(1)
         self._replay: Callable[[], None] | None = None
 
-    def hold(self, arrays: Mapping[str, AnyArray]) -> dict[str, Tensor]:
+    def hold(self, arrays: Mapping[str, AnyArray | Tensor]) -> dict[str, Tensor]:
         """Bring arrays to the device, into the memory of those that had their names and shapes before."""
         for name, array in arrays.items():
-            source, held = torch.from_numpy(array), self.held.get(name)
+            source, held = array if isinstance(array, Tensor) else torch.from_numpy(array), self.held.get(name)
             if held is None or (held.shape, held.dtype) != (source.shape, source.dtype):
                 self.held[name] = held = torch.empty(source.shape, dtype=source.dtype, device=self.place.device)
                 self._replay = None

@@ -153,7 +153,7 @@ class Learner:
     # -- what the present weights say -------------------------------------------------------------------------------
 
     def observe(self, rollout: Rollout, usable: Bool) -> None:
-        """Take a rollout into the running statistics of observations."""
+        """Take a rollout into the running statistics of observations; pictures where they are resident."""
         rows, columns = np.flatnonzero(usable), np.nonzero(usable)[1]
         for signal in self.learned_signals.values():
             signal.observe({name: flat(x) for name, x in rollout.observations.items()}, rows)
@@ -161,6 +161,8 @@ class Learner:
         for name, scaler in self.network.scalers.items():
             if scaler.moments is not None:
                 seen = flat(rollout.observations[name])
+                if seen.dtype == np.uint8:
+                    seen = flat(rollout.seen[name])
                 told = self.ranks.gather([scaler.moments_of(seen, own) for own in strata])
                 scaler.take([batch for own in told for batch in own])
 
@@ -221,7 +223,7 @@ class Learner:
                     values[steps, rows] = found.numpy().reshape(len(steps), len(rows), -1)
 
         columns = strata.split(np.arange(B))
-        cut = (np.array_split(own, -(-len(own) * length // self.place.rows)) for own in columns if len(own))
+        cut = (np.array_split(own, -(-len(own) * length // self.network.rows_at_once)) for own in columns if len(own))
         self.parallel.map(play, [rows for own in cut for rows in own])
         return values, states
 

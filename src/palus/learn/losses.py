@@ -143,19 +143,19 @@ def surrogate_tensors(
     ]
     log_ratio = torch.cat([own.log_probs for own in parts], 1) - old_log_probs
     ratio = log_ratio.exp()
-    free, limited = ratio * scale, ratio.clamp(1.0 - epsilon, 1.0 + epsilon) * scale
-    outside = (ratio - 1.0).abs() > epsilon
-    told = torch.cat([-torch.minimum(free, limited), ratio - 1.0 - log_ratio, outside], 1)
+    away = ratio - 1.0
+    free, limited = ratio * scale, (away.clamp(-epsilon, epsilon) + 1.0) * scale
+    told = torch.cat([-torch.minimum(free, limited), away - log_ratio, away.abs() > epsilon], 1)
     weight = shares.unsqueeze(1)
-    slopes = torch.where(free <= limited, free, 0.0) * (weight / -A)
-    pieces = torch.split(slopes, [own.log_probs.shape[1] for own in parts], 1)
-    gradient = torch.cat([own.gradient(piece, weight * -beta) for own, piece in zip(parts, pieces, strict=True)], 1)
+    falls = torch.where(free <= limited, free, 0.0) * (weight / A)
+    pieces = torch.split(falls, [own.log_probs.shape[1] for own in parts], 1)
+    gradient = torch.cat([own.gradient(piece, weight * beta) for own, piece in zip(parts, pieces, strict=True)], 1)
     return (shares @ told).view(3, A).mean(1), gradient
 
 
 class _Part(NamedTuple):
-    """Log-probabilities [R, columns] of some parts, and what they and the entropy lead back to: (slope of each [R,
-    columns], that of the entropy [R, 1]) -> [R, numbers]."""
+    """Log-probabilities [R, columns] of some parts, and the loss's gradient: (how the loss falls with each of them [R,
+    columns], and with the entropy [R, 1]) -> [R, numbers]."""
 
     log_probs: Tensor
     gradient: Callable[[Tensor, Tensor], Tensor]
@@ -179,8 +179,8 @@ def _several_branches(logits: Tensor, actions: Tensor) -> _Part:
     def gradient(of_log_probs: Tensor, of_entropy: Tensor) -> Tensor:
         # d log p(a) / d z_j = [j = a] - p_j;   d H / d z_j = -p_j (log p_j + H)
         entropy, of_log_probs = -(p * log_p).sum(2, keepdim=True), of_log_probs.unsqueeze(2)
-        slope = -p * (of_log_probs + of_entropy.unsqueeze(2) * (log_p + entropy))
-        return slope.scatter_add(2, chosen, of_log_probs).flatten(1)
+        slope = p * torch.addcmul(of_log_probs, of_entropy.unsqueeze(2), log_p + entropy)
+        return slope.scatter_add(2, chosen, -of_log_probs).flatten(1)
 
     return _Part(log_p.gather(2, chosen).squeeze(2), gradient)
 
@@ -195,7 +195,7 @@ def _numbers(parameters: Tensor, actions: Tensor) -> _Part:
     def gradient(of_log_probs: Tensor, of_entropy: Tensor) -> Tensor:
         # d log p / d mean = noise / std;   d log p / d log std = noise^2 - 1;   d H / d log std = 1 / size
         of_log_std = of_log_probs * (noise * noise - 1.0) + of_entropy / mean.shape[1]
-        return torch.cat([of_log_probs * noise * inverse, torch.where(log_std == raw, of_log_std, 0.0)], 1)
+        return -torch.cat([of_log_probs * noise * inverse, torch.where(log_std == raw, of_log_std, 0.0)], 1)
 
     return _Part(-(0.5 * noise * noise + log_std + HALF_LOG_TAU), gradient)
 
@@ -215,9 +215,9 @@ def value_loss(values: Tensor, targets: F32, scale: float) -> tuple[float, Tenso
 def value_tensors(values: Tensor, targets: Tensor, shares: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """`value_loss` by torch's operators. values, targets: [R, streams]; shares: [R], by which rows count, their sum
     1."""
-    error = values - targets
-    weighted = error * (shares / error.shape[1]).unsqueeze(1)
-    return (weighted * error).sum(), weighted * (2.0 * scale)
+    error, streams = values - targets, values.shape[1]
+    weighted = error * shares.unsqueeze(1)
+    return torch.dot(weighted.flatten(), error.flatten()) / streams, weighted * (2.0 * scale / streams)
 
 
 def linear_schedule(initial: float, minimum: float, step: int, max_steps: int) -> float:

@@ -13,13 +13,15 @@ from torch import Tensor
 
 from palus.config.trainer import OnPolicyBehavior
 from palus.learn.device_steps import Descent, Held
-from palus.learn.learner import SEEN, Learner, Part, means
+from palus.learn.learner import SEEN, Learner, Part, flat, means
 from palus.learn.sequences import Sequences
 from palus.learn.strata import Strata
+from palus.nn.encoders import VECTORS
 from palus.nn.network import Inputs
 from palus.rollout.rollout import Rollout
-from palus.types import I64, AnyArray
+from palus.types import F32, I64, AnyArray
 
+DECISIONS = "decisions"
 Counts = tuple[int, ...]
 """Numbers of a minibatch that means are taken over."""
 
@@ -111,20 +113,29 @@ class OnPolicy(Learner):
         rollout: Rollout,
         sequences: Sequences,
         size: int,
+        decisions: Sequence[F32],
         arrays: Mapping[str, AnyArray],
         now: Schedules,
         study: Callable[[I64], dict[str, float]],
     ) -> dict[str, float]:
-        """`epochs` of the same minibatches on the learner's device. rollout: resident; size: sequences in a minibatch;
-        arrays: what `objective` reads besides, [T B, ...] of decisions."""
+        """`epochs` of the same minibatches on the learner's device. rollout: resident; size: sequences in a minibatch.
+
+        decisions: [T B, ...] each, which `objective` finds side by side under DECISIONS; arrays: what it reads besides.
+        """
         minibatches = list(self._minibatches(sequences.numbers, size))
         if not minibatches:
             return {}
-        index, counts = (np.stack(own) for own in zip(*map(sequences.decisions, minibatches), strict=True))
-        plan = {"numbers": np.stack(minibatches), "index": index, "counts": counts}
+        # [length, steps x n] -> [steps, length, n]
+        whole = sequences.decisions(np.concatenate(minibatches))
+        index, counts = (np.stack(np.split(own, len(minibatches), 1)) for own in whole)
+        shares = counts / np.maximum(counts.sum((1, 2), dtype=np.float32, keepdims=True), 1.0)
+        plan = {"numbers": np.stack(minibatches), "index": index, "counts": counts, "shares": shares}
         masks = {} if rollout.masks is None else {"masks": rollout.masks.reshape(-1, rollout.masks.shape[2])}
         bounds = {"epsilon": np.array(now.epsilon, np.float32), "beta": np.array(now.beta, np.float32)}
-        self.device_steps.hold({**arrays, **masks, **bounds})
+        seen = {name: flat(x) for name, x in rollout.seen.items()}
+        vectors = {SEEN + name: x for name, x in self.network.inputs.vectors(seen).items()}  # scaled once for all steps
+        joined = np.concatenate([x.reshape(len(x), -1) for x in decisions], 1, dtype=np.float32)
+        self.device_steps.hold({DECISIONS: joined, **arrays, **masks, **bounds, **vectors})
         studied: list[dict[str, float]] = []
         found = self.device_steps.run(
             self.objective, self.tags, plan, now.learning_rate, lambda k: studied.append(study(minibatches[k]))
@@ -133,7 +144,8 @@ class OnPolicy(Learner):
 
     def inputs_of(self, held: Held, places: Tensor) -> tuple[Inputs, Tensor | None]:
         """What the network reads of some decisions that are held, and their masks. places: [R], numbers t B + b."""
-        seen = {name.removeprefix(SEEN): x.flatten(0, 1) for name, x in held.items() if name.startswith(SEEN)}
+        there = {name.removeprefix(SEEN): x for name, x in held.items() if name.startswith(SEEN)}
+        seen = {name: x if name == VECTORS else x.flatten(0, 1) for name, x in there.items()}
         return self.network.inputs(seen, places), held["masks"][places] if "masks" in held else None
 
 

@@ -26,7 +26,7 @@ from palus.config.trainer import PocaBehavior
 from palus.learn.device_steps import Descent, Held
 from palus.learn.learner import Part, flat
 from palus.learn.losses import surrogate, surrogate_tensors, value_loss, value_tensors
-from palus.learn.on_policy import Counts, OnPolicy
+from palus.learn.on_policy import DECISIONS, Counts, OnPolicy
 from palus.learn.returns import kept_memory, normalized, usable_decisions
 from palus.learn.sequences import Sequences
 from palus.nn.attention import AttentionCritic
@@ -107,7 +107,7 @@ class POCA(OnPolicy):
         steps of each pass, by default as they come.
         """
         M, G = present.shape
-        S, known, at_once = len(self.signals), M if actions is not None else 0, self.place.rows // G
+        S, known, at_once = len(self.signals), M if actions is not None else 0, self.network.rows_at_once // G
         values, baselines = np.zeros((M, S), np.float32), np.zeros((known, G, S), np.float32)
 
         @torch.inference_mode()
@@ -135,7 +135,7 @@ class POCA(OnPolicy):
         assert isinstance(critic, AttentionCritic)
         if not critic.core.layers:
             return None
-        M, N, at_once = T * B // G, B // G, self.place.rows // G
+        M, N, at_once = T * B // G, B // G, self.network.rows_at_once // G
         goes_on = (rollout.active & ~(rollout.terminated | rollout.truncated)).reshape(T, N, G)
         keep = np.ones((T + 1, N, 1 + G), np.float32)
         keep[1:, :, 0], keep[1:, :, 1:] = goes_on.any(2), goes_on
@@ -241,9 +241,9 @@ class POCA(OnPolicy):
         if not self.anybody(rollout.active):
             return {}
         strata = self.strata(rollout)
+        rollout = self.resident(rollout)
         self.observe(rollout, rollout.active)
         h, now, length = self.behavior.hyperparameters, self.schedules(step), self.sequence_length(rollout)
-        rollout = self.resident(rollout)
         batch, G = self.batch(rollout), rollout.group_size
         present, returns = batch.present, batch.returns
         groups = rollout.active.shape[1] // G
@@ -313,6 +313,8 @@ class POCA(OnPolicy):
         usable = usable_decisions(rollout).ravel()
 
         def study(minibatch: I64) -> dict[str, float]:
+            if not self.learned_signals:
+                return {}
             steps, counts = sequences.decisions(minibatch)
             rows = (steps[counts][:, None] * G + np.arange(G)).ravel()
             return self.study(rollout, rows[usable[rows]])
@@ -323,10 +325,9 @@ class POCA(OnPolicy):
             items = [numbers[own] for own in strata.split(numbers % groups, G)]
             found = self.epochs(strata, items, size, part, count, now.learning_rate, study)
         else:
-            arrays = {"actions": flat(rollout.actions), "log_probs": flat(rollout.log_probs), "keep": keep.ravel(),
-                      "memory": states.reshape(K * B // G, G, S), "advantages": batch.advantages.ravel(),
-                      "returns": returns, "present": present, **recalled}  # fmt: skip
-            found = self.device_epochs(rollout, sequences, size, arrays, now, study)
+            decisions = flat(rollout.actions), flat(rollout.log_probs), keep.ravel(), batch.advantages.ravel()
+            arrays = {"memory": states.reshape(K * B // G, G, S), "returns": returns, "present": present, **recalled}
+            found = self.device_epochs(rollout, sequences, size, decisions, arrays, now, study)
         found |= self.imitate(step)
         self.finish()
         estimates = dict(batch.paid)
@@ -342,18 +343,19 @@ class POCA(OnPolicy):
         own, there, G = steps.flatten(), present[steps.flatten()], present.shape[1]
         agents = steps[:, :, None] * G + torch.arange(G, device=steps.device)
         places, length = agents.flatten(), len(steps)
-        inputs, masks = self.inputs_of(held, places)
-        memory, keep = held["memory"][held["numbers"]].flatten(0, 1), held["keep"][agents.view(length, -1)]
-        parameters, _, _ = self.network(inputs, memory, keep, masks)
-        acted, carried = held["actions"][places].view(len(own), G, -1), tuple[Tensor, ...]()
+        A, (inputs, masks) = self.spec.actions.columns, self.inputs_of(held, places)
+        actions, log_probs, keep, advantages = torch.split(held[DECISIONS][places], [A, A, 1, 1], 1)
+        memory = held["memory"][held["numbers"]].flatten(0, 1)
+        parameters, _, _ = self.network(inputs, memory, keep.view(length, -1), masks)
+        acted, carried = actions.view(len(own), G, A), tuple[Tensor, ...]()
         if "critic_memory" in held:
             carried = held["critic_memory"][held["numbers"]], held["critic_keep"][steps]
         values, baselines = self.network.critic(inputs, acted, there, *carried)
-        of_steps = counts.flatten() / counts.sum()
+        of_steps = held["shares"].flatten()
         acting = (counts[:, :, None] & present[steps]).flatten()
         of_agents = acting / acting.sum()
         found, slope = surrogate_tensors(
-            parameters, held["actions"][places], held["log_probs"][places], held["advantages"][places],
+            parameters, actions, log_probs, advantages.squeeze(1),
             self.spec.actions, held["epsilon"], held["beta"], of_agents,
         )  # fmt: skip
         values, baselines, targets = values.float(), baselines.float().flatten(0, 1), held["returns"][own]

@@ -19,7 +19,7 @@ from palus.config.trainer import PpoBehavior
 from palus.learn.device_steps import Descent, Held
 from palus.learn.learner import Part, flat
 from palus.learn.losses import surrogate, surrogate_tensors, value_loss, value_tensors
-from palus.learn.on_policy import Counts, OnPolicy
+from palus.learn.on_policy import DECISIONS, Counts, OnPolicy
 from palus.learn.returns import kept_memory, normalized, usable_decisions
 from palus.learn.sequences import Sequences
 from palus.rollout.rollout import Rollout
@@ -50,9 +50,9 @@ class PPO(OnPolicy):
         if not self.anybody(usable):
             return {}
         strata = self.strata(rollout)
+        rollout = self.resident(rollout)
         self.observe(rollout, usable)
         h, now, length = self.behavior.hyperparameters, self.schedules(step), self.sequence_length(rollout)
-        rollout = self.resident(rollout)
         values, states = self.replay(rollout, length)
         rewards = self.rewards(rollout, usable)
         advantages, targets = self.advantages(rollout, rewards, values)
@@ -88,6 +88,8 @@ class PPO(OnPolicy):
             return Part(gradient, {tag: share * mean for tag, mean in found.items()})
 
         def study(minibatch: I64) -> dict[str, float]:
+            if not self.learned_signals:
+                return {}
             index, counts = sequences.decisions(minibatch)
             return self.study(rollout, index[counts])
 
@@ -97,9 +99,14 @@ class PPO(OnPolicy):
             items = [numbers[own] for own in strata.split(numbers % usable.shape[1])]
             found = self.epochs(strata, items, size, part, count, now.learning_rate, study)
         else:
-            arrays = {"actions": flat(rollout.actions), "log_probs": flat(rollout.log_probs), "keep": keep.ravel(),
-                      "memory": flat(states), "advantages": advantages.ravel(), "targets": flat(targets)}  # fmt: skip
-            found = self.device_epochs(rollout, sequences, size, arrays, now, study)
+            decisions = (
+                flat(rollout.actions),
+                flat(rollout.log_probs),
+                keep.ravel(),
+                advantages.ravel(),
+                flat(targets),
+            )
+            found = self.device_epochs(rollout, sequences, size, decisions, {"memory": flat(states)}, now, study)
         found |= self.imitate(step)
         self.finish()
         estimates = {f"Policy/{n.title()} Value Estimate": float(values[usable, s].mean())
@@ -108,13 +115,15 @@ class PPO(OnPolicy):
 
     def objective(self, held: Held) -> Descent:
         """L_pi + 0.5 L_V - beta entropy: see `OnPolicy.objective`."""
-        index, places = held["index"], held["index"].flatten()
+        index, places, shares = held["index"], held["index"].flatten(), held["shares"].flatten()
+        A, S = self.spec.actions.columns, self.network.streams
+        actions, log_probs, keep, advantages, targets = torch.split(held[DECISIONS][places], [A, A, 1, 1, S], 1)
         inputs, masks = self.inputs_of(held, places)
-        parameters, values, _ = self.network(inputs, held["memory"][held["numbers"]], held["keep"][index], masks)
-        shares = held["counts"].flatten() / held["counts"].sum()
+        memory = held["memory"][held["numbers"]]
+        parameters, values, _ = self.network(inputs, memory, keep.view(index.shape), masks)
         found, slope = surrogate_tensors(
-            parameters, held["actions"][places], held["log_probs"][places], held["advantages"][places],
+            parameters, actions, log_probs, advantages.squeeze(1),
             self.spec.actions, held["epsilon"], held["beta"], shares,
         )  # fmt: skip
-        critic_loss, value_slope = value_tensors(values, held["targets"][places], shares, 0.5)
+        critic_loss, value_slope = value_tensors(values, targets, shares, 0.5)
         return Descent((parameters, values), (slope, value_slope), (found[:1].abs(), critic_loss, found[1:]))

@@ -313,10 +313,15 @@ class Network(nn.Module):
             features, _ = self._features(side, inputs, state, state.new_ones(1, len(state)))
             out[part] = self.denormalize(self.critic_linear.in_float32(features)).cpu().numpy()
 
-        cut = [slice(first, first + self.place.rows) for first in range(0, R, self.place.rows)]
+        cut = [slice(first, first + self.rows_at_once) for first in range(0, R, self.rows_at_once)]
         for _ in spread(evaluate, cut if pieces is None else pieces):
             pass
         return out
+
+    @cached_property
+    def rows_at_once(self) -> int:
+        """Rows of a pass outside of the update."""
+        return self.place.rows(any(o.is_image for o in self.spec.observations))
 
     def denormalize(self, values: Tensor) -> Tensor:
         """The critic's outputs in units of rewards."""

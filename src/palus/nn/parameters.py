@@ -109,8 +109,9 @@ class FlatParameters:
 
     def vector(self, tensors: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
         """Tensors of the shapes of all weights as one vector laid out as they are."""
-        gaps = [tensors[0].new_zeros(size) for size in self._sizes[1::2]]
-        parts = [part for tensor, gap in zip(tensors, gaps, strict=True) for part in (tensor.flatten(), gap)]
+        gap = tensors[0].new_zeros(max(self._sizes[1::2]))
+        gaps = [gap[:size] for size in self._sizes[1::2]]
+        parts = [part for tensor, own in zip(tensors, gaps, strict=True) for part in (tensor.flatten(), own)]
         return torch.cat(parts) if out is None else torch.cat(parts, out=out)
 
     def packed(self, vector: Tensor) -> Tensor:

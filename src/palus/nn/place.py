@@ -7,6 +7,8 @@ of observations beside each other in their modules.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +19,10 @@ from palus.errors import ConfigError
 from palus.types import AnyArray
 
 KEY = "torch_settings.device"
-CACHED_ROWS, DEVICE_ROWS = 2048, 8192
-"""Rows of a pass outside of the update: enough for full speed, on a CPU few enough to stay in its cache."""
+CACHED_ROWS = 2048
+"""Rows of a pass outside of the update: enough for full speed, and on a CPU few enough to stay in its cache."""
+DEVICE_ROWS, DEVICE_PICTURES = 65536, 8192
+"""The same on a device, where fewer passes are fewer launches: of vectors, and where there are pictures."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +45,32 @@ class Placement:
         """Whether work there can be replayed as a graph (`palus.nn.captured`)."""
         return self.device.type == "cuda"
 
-    @property
-    def rows(self) -> int:
+    def settle(self) -> None:
+        """Wait for all work on it."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def queue_apart(self) -> None:
+        """Have what this thread asks for from now on done beside what others ask for, not behind it."""
+        if self.device.type == "cuda":
+            torch.cuda.set_stream(torch.cuda.Stream(self.device))  # type: ignore[no-untyped-call]
+
+    def pin(self, array: AnyArray) -> Callable[[], None]:
+        """Let a CUDA device read memory that is there already without the CPU, until what this returns is called,
+        before the memory goes. Without CUDA, or where it cannot, nothing changes."""
+        if self.device.type != "cuda":
+            return lambda: None
+        driver, first = torch.cuda.cudart(), array.ctypes.data  # type: ignore[no-untyped-call]
+        with torch.cuda.device(self.device):
+            if int(driver.cudaHostRegister(first, array.nbytes, 0)):
+                with suppress(RuntimeError):  # the next call is told of it
+                    torch.zeros(1, device=self.device)
+                return lambda: None
+        return lambda: driver.cudaHostUnregister(first)
+
+    def rows(self, pictures: bool) -> int:
         """Rows of a pass outside of the update."""
-        return CACHED_ROWS if self.compiled else DEVICE_ROWS
+        return CACHED_ROWS if self.compiled else DEVICE_PICTURES if pictures else DEVICE_ROWS
 
     def zeros(self, shape: tuple[int, ...], dtype: str | type) -> AnyArray:
         """An array to copy from: where the device is CUDA's in pinned memory, which it reads without the CPU."""

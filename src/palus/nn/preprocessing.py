@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -44,12 +44,16 @@ class Preprocessor:
     def __call__(self, observations: Mapping[str, Rows], index: I64 | Tensor | None = None) -> dict[str, Tensor]:
         """Rows of observations as the network reads them, in its number format.
 
-        observations: name -> [N, *shape] as the game gives them, rays in compact form where there is no Numba; index:
-        [R], None for all rows.
+        observations: name -> [N, *shape] as the game gives them; where there is no Numba rays may be in compact form,
+        and VECTORS as `vectors` gave them; index: [R], None for all rows.
         """
         if not self._place.compiled:
             return self._by_torch(observations, index)
         return self._by_numba(observations, index)  # type: ignore[arg-type]  # arrays, on the CPU
+
+    def vectors(self, observations: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Of all rows, on the device, what `__call__` makes of vectors; empty where there are none."""
+        return self._joined_rows(observations, observations.__getitem__)
 
     def observe(self, observations: Mapping[str, AnyArray], rows: I64) -> None:
         """Take some rows into the moments. observations: name -> [N, *shape]."""
@@ -83,19 +87,22 @@ class Preprocessor:
                 return x if there is None else x[there]
             return self._place.tensor(x if index is None else x[index])
 
-        def rows(name: str) -> Tensor:
-            scaler = self.scalers[name]
-            if name in observations:
-                whole = taken(name)
-            else:
-                whole = expanded(taken(name + RAY_TAGS), taken(name + RAY_DISTANCES), scaler.size)
-            return scaler.scaled(whole, self._dtype)
+        inputs = {name: self._rows(name, observations, taken) for name in self._alone}
+        return inputs | (
+            {VECTORS: taken(VECTORS)} if VECTORS in observations else self._joined_rows(observations, taken)
+        )
 
-        inputs = {name: rows(name) for name in self._alone}
-        if self._joined:
-            vectors = [rows(name) for name in self._joined]
-            inputs[VECTORS] = torch.cat(vectors, 1) if len(vectors) > 1 else vectors[0]
-        return inputs
+    def _joined_rows(self, observations: Mapping[str, Rows], taken: Callable[[str], Tensor]) -> dict[str, Tensor]:
+        parts = [self._rows(name, observations, taken) for name in self._joined]
+        return {VECTORS: torch.cat(parts, 1) if len(parts) > 1 else parts[0]} if parts else {}
+
+    def _rows(self, name: str, observations: Mapping[str, Rows], taken: Callable[[str], Tensor]) -> Tensor:
+        scaler = self.scalers[name]
+        if name in observations:
+            whole = taken(name)
+        else:
+            whole = expanded(taken(name + RAY_TAGS), taken(name + RAY_DISTANCES), scaler.size)
+        return scaler.scaled(whole, self._dtype)
 
     def _by_numba(self, observations: Mapping[str, AnyArray], index: I64 | None) -> dict[str, Tensor]:
         if index is None:

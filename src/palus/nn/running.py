@@ -17,6 +17,8 @@ from palus.nn.bfloat16 import kernel_view, store_row
 from palus.nn.graph import Graph
 from palus.types import F32, F64, I64, AnyArray
 
+SUMMED_ROWS = 1024
+"""Rows of pictures that a device adds up at a time: they take four times their memory, and four times that."""
 EPSILON = 1e-5
 CLIP = 5.0
 """Both are Sample Factory's: x -> clip((x - mean) / sqrt(variance + EPSILON), +-CLIP)."""
@@ -86,7 +88,21 @@ def moments(rows: AnyArray, index: I64, divisor: float) -> tuple[F64, F64]:
         _sums_uint8(rows, index[first : first + 65536], total, squares)
         mean += total
         square += squares
-    mean, square = mean / len(index), square / len(index)
+    return _of_sums(mean, square, len(index), divisor)
+
+
+def moments_there(rows: Tensor, index: Tensor, divisor: float) -> tuple[F64, F64]:
+    """`moments` of uint8 on a device, to the bit: the sums are whole numbers."""
+    total, squares = torch.zeros(2, rows.shape[1], dtype=torch.int64, device=rows.device)
+    for part in torch.split(index, SUMMED_ROWS):
+        chosen = rows[part].int()
+        total += chosen.sum(0)
+        squares += chosen.square().sum(0)
+    return _of_sums(total.cpu().numpy(), squares.cpu().numpy(), len(index), divisor)
+
+
+def _of_sums(total: AnyArray, squares: AnyArray, count: int, divisor: float) -> tuple[F64, F64]:
+    mean, square = total / count, squares / count
     return mean / divisor, np.maximum(square - mean * mean, 0.0) / divisor**2
 
 
@@ -157,10 +173,14 @@ class ObservationScaler:
             self.moments = other.moments.copy()
             self.refresh()
 
-    def moments_of(self, rows: AnyArray, index: I64) -> tuple[F64, F64, int] | None:
-        """Of rows[index] what `take` takes, None where there are none or nothing is normalised."""
+    def moments_of(self, rows: AnyArray | Tensor, index: I64) -> tuple[F64, F64, int] | None:
+        """Of rows[index] what `take` takes, None where there are none or nothing is normalised. rows: [N, *shape], a
+        tensor only of uint8."""
         if self.moments is None or not len(index):
             return None
+        if isinstance(rows, Tensor):
+            there = torch.from_numpy(index).to(rows.device)
+            return *moments_there(rows.flatten(1), there, self.divisor), len(index)
         return *moments(rows.reshape(len(rows), -1), index, self.divisor), len(index)
 
     def take(self, batches: Sequence[tuple[F64, F64, int] | None]) -> None:
