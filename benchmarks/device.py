@@ -84,6 +84,7 @@ def doom(device: str, asynchronous: bool, seconds: float) -> Json:
     words = [f"torch_settings.device={device}", f"palus.sampling.asynchronous={str(asynchronous).lower()}"]
     words += [f"palus.sampling.workers={cores}", f"palus.sampling.games_per_worker={GAMES}"]
     words += [f"{at}buffer_size={32 * GAMES * cores}", f"{at}batch_size={16 * GAMES * cores}"]
+    words += [f"behaviors.doom_{DOOM}.summary_freq={2 * 4 * 32 * GAMES * cores}"]
     file = str(HERE / "doom_throughput_doom.yaml")
     command = (sys.executable, "-m", "palus", "train", file, "--run-id", "run", "--force", *words)
     mode = "asynchronous" if asynchronous else "synchronous"

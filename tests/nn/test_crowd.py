@@ -177,13 +177,16 @@ def test_work_waits_for_a_capture_and_threads_capture_nothing(monkeypatch):
     other.join()
 
 
-def test_threads_do_not_write_into_each_others_results():
-    twice = Captured(lambda held: (held["x"],), HERE)
-    (mine,) = twice({"x": torch.ones(2)})
-    other = threading.Thread(target=twice, args=({"x": torch.zeros(2)},))
+def test_other_threads_replay_what_the_main_thread_captured(monkeypatch):
+    monkeypatch.setattr("palus.nn.captured.PAYS", 1)
+    monkeypatch.setattr("palus.nn.captured.captured", lambda work, *_: lambda: (replayed.append(1), work()))
+    replayed, place = [], types.SimpleNamespace(device=HERE.device, captures=True)
+    twice = Captured(lambda held: (held["x"] * 2,), place)
+    found = [twice({"x": torch.full((2,), float(k))})[0].tolist() for k in range(3)]
+    other = threading.Thread(target=lambda: found.append(twice({"x": torch.full((2,), 3.0)})[0].tolist()))
     other.start()
     other.join()
-    assert mine.tolist() == [1.0, 1.0]
+    assert found == [[2.0 * k] * 2 for k in range(4)] and len(replayed) == 3
 
 
 @pytest.mark.skipif(not HERE.captures, reason="graphs are CUDA's")

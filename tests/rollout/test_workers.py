@@ -12,6 +12,7 @@ from counting_game import AGENT, CHOICES, DECISION, SEED
 from counting_policy import CountingPolicy, counting_collector, own, played
 
 from palus.errors import EnvError
+from palus.nn.place import Placement
 from palus.rollout.rollout import FROZEN, Seat
 
 MODES = [
@@ -163,6 +164,17 @@ def test_a_page_is_played_while_the_learner_is_at_work_and_waited_for() -> None:
         assert s._rounds.complete == 2
         np.testing.assert_array_equal(first.observations["obs"], before)
         np.testing.assert_array_equal(s.collect().rollouts[0].observations["obs"][0], before[-1])
+
+
+def test_what_is_played_beside_the_learner_waits_for_its_weights_and_not_for_its_work(monkeypatch) -> None:
+    told = []
+    for name in ("settle", "queue_apart"):
+        monkeypatch.setattr(Placement, name, lambda _, name=name: told.append((name, threading.current_thread().name)))
+    with counting_collector(8, sampling={"workers": 2, "asynchronous": True}) as s:
+        s.collect()
+        with s.beside():
+            pass
+    assert told == [("settle", "MainThread"), ("queue_apart", "palus-collector_0")]
 
 
 def test_games_that_begin_anew_leave_the_page_that_was_played_beside_the_learner() -> None:

@@ -25,7 +25,7 @@ BUSY = SharedLock()
 """Who acts on a device reads; a capture is alone. What another thread did meanwhile has spoiled one: two threads that
 captured side by side, on an H200, with torch 2.11."""
 KEPT = 16
-"""Shapes that memory and graphs are kept of, for each thread."""
+"""Shapes that memory and graphs are kept of."""
 
 
 def captured(work: Callable[[], None], changed: Sequence[Tensor], device: torch.device) -> Callable[[], None]:
@@ -62,12 +62,12 @@ class _Form:
     replay: Callable[[], None] | None = None
 
 
-class Captured(threading.local):
+class Captured:
     """A function of tensors on a device, as a CUDA graph for every shape that it is often asked for.
 
-    What the function reads besides must stay where it is in memory, and what it gives holds until the same thread calls
-    again. It is called as it is on devices without graphs, and by other threads than the main one, beside whose work
-    nothing can be captured.
+    What the function reads besides must stay where it is in memory, and what it gives holds until it is called again,
+    by one thread at a time. On devices without graphs it is called as it is. Only the main thread captures, others
+    replay: what one captures, the work of another can spoil.
     """
 
     def __init__(self, work: Callable[[Given], Sequence[Tensor]], place: Placement) -> None:
@@ -92,7 +92,8 @@ class Captured(threading.local):
             form.replay = captured(lambda: self._run(form), (), self._place.device)
         with BUSY.reading():
             for name, x in given.items():
-                form.held[name][: len(x)].copy_(x, non_blocking=True)
+                if x.numel():
+                    form.held[name][: len(x)].copy_(x, non_blocking=True)
             (form.replay or (lambda: self._run(form)))()
         return form.found
 

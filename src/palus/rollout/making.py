@@ -133,5 +133,5 @@ def make_collector(
         rows=rows, horizon=horizon, seed=seed,
         learners=learners, cast=cast, load=load, members=members, draws=draws, share=share,
         threads=threads if place.compiled else 1,  # a device takes one batch after the other
-        beside=plays_beside(run, source),
+        beside=plays_beside(run, source), place=place,
     )  # fmt: skip

@@ -22,6 +22,7 @@ from palus.config.environment import Value
 from palus.envs.drawing import draw
 from palus.envs.game import Game, set_parameters
 from palus.nn.distributions import Draw, sample
+from palus.nn.place import CPU, Placement
 from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.buffer import Buffer
 from palus.rollout.layout import Layout, Table, open_memory
@@ -56,12 +57,13 @@ class WorkerCollector:
         share: Share = Share(),  # noqa: B008  # frozen
         threads: int = 1,
         beside: bool = False,
+        place: Placement = CPU,
     ) -> None:
         """make: can be pickled. learners: id -> name of its behavior in the game, policy; members: the same of those
         that never learn. load: gives a frozen policy that `cast` names and nobody published; it and `cast` are called
         in another thread inside `beside`. draws: by behavior, where actions are not sampled. share: which of the run's
         games these are; their rows and workers are those of one rank. threads: that decide while the learner waits.
-        beside: whether pages are played while the learner is at work.
+        beside: whether pages are played while the learner is at work. place: of all policies.
 
         Raises ConfigError when the games do not divide evenly, StorageError without memory, and, here or from
         `collect`, EnvError when games cannot be made.
@@ -71,17 +73,19 @@ class WorkerCollector:
         self._make, self._pages = make, 2 if beside else 1
         everybody = {**learners, **(members or {})}
         self.policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
-        games = rows // spec.num_agents
+        games, self._place = rows // spec.num_agents, place
         first = share.first(games)
         layout = Layout(spec, games, horizon, self._pages)
         self._memory = open_memory(layout.size)
         self._behavior = {policy: behavior for policy, (behavior, _) in learners.items()}
         try:
-            tables = layout.tables(mmap(self._memory, layout.size))
+            memory = mmap(self._memory, layout.size)
+            tables = layout.tables(memory)
             self._workers = _workers(make, settings, self.plan, layout, self._memory, tables, seed, share)
         except BaseException:
             os.close(self._memory)
             raise
+        self._unpin = place.pin(np.frombuffer(memory, np.uint8))
         sizes = memories(everybody)
         self._buffers = {
             roster.behavior.name: Buffer(
@@ -104,7 +108,7 @@ class WorkerCollector:
         self._started = self._closed = False
         self._released = 0  # pages that may be written again
         self._held = False  # whether the learner reads the one that follows them
-        self._thread = ThreadPoolExecutor(1, "palus-collector", torch.set_num_threads, (1,)) if beside else None
+        self._thread = ThreadPoolExecutor(1, "palus-collector", self._begin_thread) if beside else None
         self._next: Future[None] | None = None  # the page after the one that is learned from
 
     def collect(self) -> Collected:
@@ -139,12 +143,17 @@ class WorkerCollector:
     def beside(self) -> Iterator[None]:
         """See `Collector.beside`."""
         if self._thread is not None:
+            self._place.settle()  # what acts there has followed the learners
             self._next = self._thread.submit(self._play, self._released + 1)
         try:
             yield
         finally:
             if self._next is not None:
                 wait([self._next])
+
+    def _begin_thread(self) -> None:
+        torch.set_num_threads(1)
+        self._place.queue_apart()
 
     def _begin(self) -> None:
         """Start all games anew; a page that was played meanwhile is nobody's."""
@@ -263,6 +272,7 @@ class WorkerCollector:
                 self._workers.wake()
                 self._thread.shutdown()
         finally:
+            self._unpin()
             self._rounds.close()
             self._workers.close()
             os.close(self._memory)
