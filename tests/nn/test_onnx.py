@@ -226,6 +226,16 @@ def test_observations_far_from_the_usual_are_clipped_as_in_torch() -> None:
     assert np.abs(found[0] - found[2]).max() > 1e-3
 
 
+def test_the_file_of_a_network_is_checked_once_and_written_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, checked = network("no core"), list[onnx.ModelProto]()
+    monkeypatch.setattr(onnx.checker, "check_model", lambda model, full_check: checked.append(model))
+    first = policy.onnx()
+    with torch.no_grad():
+        policy.weights.master.mul_(2.0)
+    policy.weights.refresh()
+    assert policy.onnx() != first and checked == [first]
+
+
 def soccer(normalize: bool = False) -> Network:
     settings = NetworkSettings(hidden_units=24, num_layers=2, normalize=normalize)
     made = Network(SPEC, settings, torch.Generator().manual_seed(0), critic=AttentionCritic)

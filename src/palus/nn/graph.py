@@ -104,8 +104,8 @@ class Graph:
         """Values [batch, ...] side by side."""
         return self.add("Concat", names, axis=1) if len(names) > 1 else names[0]
 
-    def model(self, name: str, props: Mapping[str, str]) -> onnx.ModelProto:
-        """The whole, checked. props: facts that go with it."""
+    def model(self, name: str, props: Mapping[str, str], check: bool = True) -> onnx.ModelProto:
+        """The whole. props: facts that go with it. check: raise onnx's ValidationError where it breaks its rules."""
         graph = helper.make_graph(self.nodes, name, self.inputs, self.outputs, self.constants)
         model = helper.make_model(
             graph,
@@ -115,7 +115,8 @@ class Graph:
             producer_version=__version__,
         )
         helper.set_model_props(model, dict(props))
-        onnx.checker.check_model(model, full_check=True)
+        if check:
+            onnx.checker.check_model(model, full_check=True)
         return model
 
 
@@ -151,9 +152,14 @@ def open_policy(g: Graph, spec: BehaviorSpec, state_size: int) -> str:
 
 
 def close_policy(
-    g: Graph, spec: BehaviorSpec, outputs: PolicyOutputs, state_size: int, props: Mapping[str, str]
+    g: Graph,
+    spec: BehaviorSpec,
+    outputs: PolicyOutputs,
+    state_size: int,
+    props: Mapping[str, str],
+    check: bool = True,
 ) -> onnx.ModelProto:
-    """Add what the outputs of a policy need beyond the network, and make the file."""
+    """Add what the outputs of a policy need beyond the network, and make the file. check: see `Graph.model`."""
     _fixed(g, "version_number", [MODEL_VERSION])
     _fixed(g, "memory_size", [float(state_size)])
     parts = list(zip(spec.actions.parts, outputs.parts, strict=True))
@@ -186,7 +192,7 @@ def close_policy(
         g.output("values", ["batch"])
     actions = [{"kind": type(part).__name__.lower(), **asdict(part)} for part in spec.actions.parts]
     facts = {"actions": json.dumps(actions)} | ({"squash": "true"} if gaussians and outputs.squash else {})
-    return g.model(spec.name or props.get("game") or "policy", {**facts, **props})
+    return g.model(spec.name or props.get("game") or "policy", {**facts, **props}, check)
 
 
 def game_facts(game: GameSpec) -> dict[str, str]:

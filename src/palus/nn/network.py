@@ -96,7 +96,7 @@ class Network(nn.Module):
         for module in self.modules() if not place.compiled else ():
             if isinstance(module, SelfAttention | SparseLinear):
                 module.compiled = False
-        self._acts = Captured(self._acted, place)
+        self._acts, self._checked = Captured(self._acted, place), False
         self.returns: RunningMoments | None = None
         self.int8: Int8Acting | None = None
         parts = zip(spec.actions.parts, spec.actions.parameter_slices, strict=True)
@@ -427,7 +427,9 @@ class Network(nn.Module):
         parts = self.action_parameterization.onnx(g, x)
         values = self._values_onnx(g, x) if self.has_values and len(self.sides) == 1 else None
         outputs = PolicyOutputs(parts, values, state or None, self.squash)
-        return close_policy(g, self.spec, outputs, state_size, props or {})
+        file = close_policy(g, self.spec, outputs, state_size, props or {}, check=not self._checked)
+        self._checked = True  # later files differ by their weights, which no check reads
+        return file
 
     def _values_onnx(self, g: Graph, x: str) -> str:
         """The critic's output, of the first stream, in units of rewards."""
