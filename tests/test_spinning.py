@@ -25,6 +25,7 @@ def test_openmp_is_told_to_spin_as_it_loads_and_nobody_else_is(monkeypatch):
     monkeypatch.setattr(spinning.importlib, "import_module", lambda name: told.append(os.environ["GOMP_SPINCOUNT"]))
     monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
     assert spinning._has_openmp.__wrapped__() and "GOMP_SPINCOUNT" not in os.environ
+    assert spinning.config.THREADING_LAYER == "omp"
     monkeypatch.setenv("GOMP_SPINCOUNT", "7")
     assert spinning._has_openmp.__wrapped__() and os.environ["GOMP_SPINCOUNT"] == "7"
     assert told == [str(spinning.TURNS), "7"]
@@ -35,7 +36,9 @@ def test_a_numba_without_openmp_has_no_threads_that_spin(monkeypatch):
         raise ImportError(name)
 
     monkeypatch.setattr(spinning.importlib, "import_module", missing)
+    monkeypatch.setattr(spinning.config, "THREADING_LAYER", "default")
     assert not spinning._has_openmp.__wrapped__() and "GOMP_SPINCOUNT" not in os.environ
+    assert spinning.config.THREADING_LAYER == "default"  # a game may have threads of its own
 
 
 def test_no_more_threads_are_taken_than_there_are():

@@ -35,7 +35,6 @@ def take_threads(count: int) -> None:
 def _has_openmp() -> bool:
     """Load it for Numba, with threads that spin: it reads how to wait when it loads, and torch, for which
     `palus/__init__.py` says the opposite, brings a library of its own."""
-    config.THREADING_LAYER = "omp"  # several threads of Python's may call
     before = os.environ.get("GOMP_SPINCOUNT")
     os.environ["GOMP_SPINCOUNT"] = before or str(TURNS)
     try:
@@ -45,4 +44,5 @@ def _has_openmp() -> bool:
     finally:
         if before is None:
             del os.environ["GOMP_SPINCOUNT"]
+    config.THREADING_LAYER = "omp"
     return True
