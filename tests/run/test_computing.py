@@ -1,7 +1,6 @@
 """What a run computes with."""
 
 import pytest
-import torch
 
 from palus.config import load_run
 from palus.learn.ranks import ALONE
@@ -9,9 +8,10 @@ from palus.nn.place import CPU
 from palus.run.computing import Computing
 
 
-@pytest.mark.parametrize(("asked", "taken"), [(0, 6), (2, 2)])
-def test_a_run_takes_the_cores_there_are_whatever_torch_was_told(monkeypatch, asked, taken):
+@pytest.mark.parametrize(("asked", "cpus", "taken"), [(0, [0, 1], 6), (2, [0, 1], 2), (0, [], 4)])
+def test_a_run_takes_the_cores_there_are_whatever_torch_was_told(monkeypatch, asked, cpus, taken):
     monkeypatch.setattr("palus.run.computing.physical_cores", lambda: 6)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr("palus.run.computing.usable_cpus", lambda: cpus)
+    monkeypatch.setattr("palus.run.computing.TORCH_THREADS", 4)
     run = load_run("debug", [f"palus.threads={asked}", "palus.matmul=highest"])
     assert Computing.begin(run, CPU, None, ALONE).threads == taken

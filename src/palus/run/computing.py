@@ -12,7 +12,10 @@ from palus.config import RunFile
 from palus.learn.ranks import Ranks
 from palus.nn.matmul import MatmulPath, choose, exact_setting, fastest_everywhere, keep_freed_memory
 from palus.nn.place import Placement
-from palus.rollout.plan import physical_cores
+from palus.rollout.plan import physical_cores, usable_cpus
+
+TORCH_THREADS = torch.get_num_threads()
+"""For systems that do not tell which cores there are: as many as torch takes, of Apple's chips the fast ones."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Computing:
     @classmethod
     def begin(cls, run: RunFile, place: Placement, saved: Mapping[str, Any] | None, ranks: Ranks) -> Computing:
         """As the run file asks, and as a saved run did, from now on in this process. Called by all ranks."""
-        cores = max(physical_cores() // ranks.local_size, 1)
+        cores = max((physical_cores() if usable_cpus() else TORCH_THREADS) // ranks.local_size, 1)
         threads = min(ranks.gather(run.palus.threads or cores))
         torch.set_num_threads(1)  # the learner splits minibatches over its own threads, the game its matches
         keep_freed_memory()
