@@ -139,7 +139,7 @@ def test_reading_a_number_back_cannot_be_captured():
 
     def objective(held):
         wanted = bare.objective(held)
-        return replace(wanted, means=[wanted.means[0] / held["counts"].sum().item(), *wanted.means[1:]])
+        return replace(wanted, means=[wanted.means[0] / held["shares"].sum().item(), *wanted.means[1:]])
 
     with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
         bare.device_steps.work(objective)

@@ -22,6 +22,7 @@ from palus.rollout.rollout import Rollout
 from palus.types import F32, I64, AnyArray
 
 DECISIONS = "decisions"
+"""Under it a device holds what is read of a decision, side by side."""
 Counts = tuple[int, ...]
 """Numbers of a minibatch that means are taken over."""
 
@@ -129,7 +130,7 @@ class OnPolicy(Learner):
         whole = sequences.decisions(np.concatenate(minibatches))
         index, counts = (np.stack(np.split(own, len(minibatches), 1)) for own in whole)
         shares = counts / np.maximum(counts.sum((1, 2), dtype=np.float32, keepdims=True), 1.0)
-        plan = {"numbers": np.stack(minibatches), "index": index, "counts": counts, "shares": shares}
+        plan = {"numbers": np.stack(minibatches), "index": index, "shares": shares}
         masks = {} if rollout.masks is None else {"masks": rollout.masks.reshape(-1, rollout.masks.shape[2])}
         bounds = {"epsilon": np.array(now.epsilon, np.float32), "beta": np.array(now.beta, np.float32)}
         seen = {name: flat(x) for name, x in rollout.seen.items()}

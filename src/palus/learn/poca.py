@@ -339,7 +339,7 @@ class POCA(OnPolicy):
     def objective(self, held: Held) -> Descent:
         """L_pi + 0.5 (L_V + 0.5 L_b) - beta entropy: see `OnPolicy.objective`. Every agent of a group step is computed
         with, and counts where it is present."""
-        steps, counts, present = held["index"], held["counts"], held["present"]
+        steps, present = held["index"], held["present"]
         own, there, G = steps.flatten(), present[steps.flatten()], present.shape[1]
         agents = steps[:, :, None] * G + torch.arange(G, device=steps.device)
         places, length = agents.flatten(), len(steps)
@@ -352,7 +352,7 @@ class POCA(OnPolicy):
             carried = held["critic_memory"][held["numbers"]], held["critic_keep"][steps]
         values, baselines = self.network.critic(inputs, acted, there, *carried)
         of_steps = held["shares"].flatten()
-        acting = (counts[:, :, None] & present[steps]).flatten()
+        acting = ((held["shares"] > 0)[:, :, None] & present[steps]).flatten()
         of_agents = acting / acting.sum()
         found, slope = surrogate_tensors(
             parameters, actions, log_probs, advantages.squeeze(1),

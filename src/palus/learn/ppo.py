@@ -99,13 +99,8 @@ class PPO(OnPolicy):
             items = [numbers[own] for own in strata.split(numbers % usable.shape[1])]
             found = self.epochs(strata, items, size, part, count, now.learning_rate, study)
         else:
-            decisions = (
-                flat(rollout.actions),
-                flat(rollout.log_probs),
-                keep.ravel(),
-                advantages.ravel(),
-                flat(targets),
-            )
+            acted = flat(rollout.actions), flat(rollout.log_probs)
+            decisions = *acted, keep.ravel(), advantages.ravel(), flat(targets)
             found = self.device_epochs(rollout, sequences, size, decisions, {"memory": flat(states)}, now, study)
         found |= self.imitate(step)
         self.finish()
