@@ -40,19 +40,22 @@ def is_file_name(name: str) -> bool:
     return plain and PurePath(name).name == name and not name.startswith(".") and not set(name) & {"\\", ":"}
 
 
-def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, force it to disk, then put it in place in one step.
+def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, forced: bool = True) -> None:
+    """Let `write` fill a temporary file beside `path`, force it to disk, then put it in place in one step. Without
+    `forced` it takes `force` for the file to outlive a machine that loses its power.
 
     Raises StorageError with the reason and the path; whatever was at `path` before is then still there.
     """
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = Path(file.name)
-            write(file)  # type: ignore[arg-type]
+        number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
+        with os.fdopen(number, "wb") as file:
+            write(file)
             file.flush()
-            os.fsync(file.fileno())
+            if forced:
+                os.fsync(number)
         temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:
@@ -62,6 +65,17 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
             f"{path}: could not be written ({error.strerror or error}); "
             "free space or choose another folder. What was there before is unchanged."
         ) from error
+
+
+def force(path: Path) -> None:
+    """Have a file on disk that was written without; one that is gone since is no fault. Raises StorageError."""
+    try:
+        with path.open("r+b") as file:
+            os.fsync(file.fileno())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StorageError(f"{path}: could not be written ({error.strerror or error}); free space there.") from error
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -97,7 +97,8 @@ class ProgressWriter:
         """Add one line. Raises StorageError; half a line that a full disk let through is overwritten by the next."""
         data = json.dumps(line, allow_nan=False, default=str).encode() + b"\n"
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.parent.is_dir():
+                self.path.parent.mkdir(parents=True)
             with self.path.open("ab") as file:
                 file.truncate(min(self.length, file.seek(0, 2)))
                 file.write(data)

@@ -252,8 +252,11 @@ def test_the_same_seed_gives_the_same_weights_and_leaves_torchs_generator_alone(
     after = torch.rand(1)
     torch.manual_seed(5)
     assert torch.equal(after, torch.rand(1))
+    undrawn = Network(SMALL, AppoNetworkSettings(**TINY), None).arrays()
+    assert not undrawn["action_parameterization.distribution_linear.weight"].any()
     for name, array in network(initialization="torch", **TINY).arrays().items():
         np.testing.assert_array_equal(array, first[name])
+        assert array.any() or "running_mean" in name
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,23 @@ def test_a_full_disk_keeps_the_old_checkpoint(tmp_path, monkeypatch):
     assert [p.name for p in checkpoint.parent.glob(".*")] == []
 
 
+def test_the_snapshots_of_a_checkpoint_are_on_disk_before_it_is(tmp_path, monkeypatch):
+    forced, fsync = [], os.fsync
+    monkeypatch.setattr(palus.files.os, "fsync", lambda number: forced.append(os.fstat(number).st_ino) or fsync(number))
+    parts = Run(debug_run(tmp_path, "behaviors.SoccerTwos.self_play.save_steps=256"))
+    with parts.report:
+        for _ in range(2):
+            before = len(forced)
+            parts.iterate()
+            assert len(forced) == before, "only checkpoints wait for the disk"
+            parts.save()
+            own = parts.folder.checkpoint.stat().st_ino  # of the last one: numbers of files are used again
+            earlier = {*forced[: len(forced) - 1 - forced[::-1].index(own)]}
+            assert {parts.saving.find(number).stat().st_ino for number in parts.league.snapshots} <= earlier
+    assert parts.league.snapshot_count > 2
+    parts.close()
+
+
 def start_training(folder):
     command = [sys.executable, "-m", "palus", "train", "debug", *FAST, "--results-dir", str(folder)]
     endless = ["behaviors.SoccerTwos.max_steps=1e8", "behaviors.SoccerTwos.checkpoint_interval=2000"]

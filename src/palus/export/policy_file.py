@@ -61,13 +61,15 @@ class PolicyFile:
         snapshot: int | None = None,
     ) -> PolicyFile:
         """A network as it is now. Raises ModelError when its weights are not finite."""
-        model = network.onnx(game_facts(game)).SerializeToString() if network.can_export else None
-        arrays = network.acting_arrays()
-        return cls(behavior, game.env_id, network.spec, network.settings, arrays, model, steps, metric, snapshot)
+        arrays = network.arrays()
+        model = network.onnx(game_facts(game), arrays).SerializeToString() if network.can_export else None
+        own = network.acting_arrays(arrays)
+        return cls(behavior, game.env_id, network.spec, network.settings, own, model, steps, metric, snapshot)
 
 
-def write_policy(path: Path, policy: PolicyFile) -> None:
-    """Write one .npz file atomically. Raises StorageError; a file that was there stays."""
+def write_policy(path: Path, policy: PolicyFile, *, forced: bool = True) -> None:
+    """Write one .npz file atomically. forced: see `write_atomically`. Raises StorageError; a file that was there
+    stays."""
     meta = {
         "behavior": policy.behavior,
         "env_id": policy.env_id,
@@ -80,7 +82,7 @@ def write_policy(path: Path, policy: PolicyFile) -> None:
     content: dict[str, Any] = {_META: np.array(json.dumps(meta)), **policy.arrays}
     if policy.model is not None:
         content[_MODEL] = np.frombuffer(policy.model, np.uint8)
-    write_atomically(path, lambda f: np.savez(f, **content))
+    write_atomically(path, lambda f: np.savez(f, **content), forced=forced)
 
 
 def read_policy(path: Path) -> PolicyFile:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -108,7 +110,32 @@ def write_onnx(module: nn.Module, g: Graph, x: str) -> str:
     return written
 
 
-class Linear(nn.Linear):
+_draws = ContextVar("draws", default=True)
+
+
+@contextmanager
+def undrawn() -> Iterator[None]:
+    """Layers that are made in it hold zeros at first: others replace them, and draws take longer than all else that a
+    network of a league's past is made of."""
+    before = _draws.set(False)
+    try:
+        yield
+    finally:
+        _draws.reset(before)
+
+
+class _Drawn(nn.Module):
+    """A layer of torch's whose first weights are not drawn where nobody wants them."""
+
+    def reset_parameters(self) -> None:
+        if _draws.get():
+            super().reset_parameters()  # type: ignore[misc]
+            return
+        for parameter in self.parameters(recurse=False):
+            nn.init.zeros_(parameter)
+
+
+class Linear(_Drawn, nn.Linear):
     """A fully connected layer. init: its first weights where a network is initialised as ML-Agents does."""
 
     def __init__(self, in_features: int, out_features: int, init: Init | None = None) -> None:
@@ -124,7 +151,7 @@ class Linear(nn.Linear):
         return g.add("Gemm", [x, g.weight(self.weight), g.weight(self.bias)], transB=1)
 
 
-class Convolution(nn.Conv2d):
+class Convolution(_Drawn, nn.Conv2d):
     """A square kernel."""
 
     def __init__(self, channels: int, out: int, kernel: int, stride: int = 1, padding: int = 0) -> None:

@@ -24,7 +24,7 @@ from palus.nn.cores import Core
 from palus.nn.encoders import Apart, Joint
 from palus.nn.graph import FORBIDDEN, Graph, PolicyOutputs, close_policy, open_policy
 from palus.nn.int8 import Int8Acting, Remember, int8_acting
-from palus.nn.layers import Activate, Chain, Linear, fully_connected
+from palus.nn.layers import Activate, Chain, Linear, fully_connected, undrawn
 from palus.nn.parameters import FlatParameters, xavier_uniform
 from palus.nn.place import CPU, Placement
 from palus.nn.preprocessing import Preprocessor, Rows
@@ -83,10 +83,12 @@ class Network(nn.Module):
         self.sides = ("actor_", "critic_") if critic == "separate" else ("",)
         self.has_values = critic in ("shared", "separate")
         with torch.random.fork_rng(devices=[]):  # torch's own initialisers, and those of users, take no generator
-            if generator is not None:
+            if generator is None:
+                with undrawn():
+                    self._build(critic, trust)
+            else:
                 torch.manual_seed(_seed(generator, settings))
-            self._build(critic, trust)
-            if generator is not None:
+                self._build(critic, trust)
                 self._initialize(generator)
         self.to(place.device)
         self.weights = FlatParameters(self, dtype, self._in_order(), 1 if place.compiled else ALIGNED)
@@ -373,9 +375,9 @@ class Network(nn.Module):
         """Whether `onnx` can be written: every module says how."""
         return all(hasattr(encoder, "onnx") for encoder in self._parts[self.sides[0]][0].encoders.values())
 
-    def acting_arrays(self) -> dict[str, AnyArray]:
-        """Those of `arrays` that acting needs: the form of snapshots and policies on disk."""
-        return acting_arrays(self.arrays())
+    def acting_arrays(self, arrays: Mapping[str, AnyArray] | None = None) -> dict[str, AnyArray]:
+        """Those of `arrays`, of who has them, that acting needs: the form of snapshots and policies on disk."""
+        return acting_arrays(self.arrays() if arrays is None else arrays)
 
     def arrays(self) -> dict[str, AnyArray]:
         """Weights (float32) and moments (float64) by Sample Factory's names: snapshots, exports, populations."""
@@ -406,18 +408,19 @@ class Network(nn.Module):
             self.returns = RunningMoments(1)
             self.returns.load_arrays(arrays, RETURN_PREFIX)
 
-    def onnx(self, props: Mapping[str, str] | None = None) -> ModelProto:
-        """What acts, as a file of its own; a separate critic is not in it. props: facts that go with it.
+    def onnx(self, props: Mapping[str, str] | None = None, arrays: Mapping[str, AnyArray] | None = None) -> ModelProto:
+        """What acts, as a file of its own; a separate critic is not in it. props: facts that go with it. arrays: what
+        `arrays` gives, of who has them.
 
         Raises ModelError on non-finite weights, and for an encoder of one's own without a method `onnx`.
         """
-        for name, array in self.arrays().items():
+        arrays = self.arrays() if arrays is None else arrays
+        for name, array in arrays.items():
             if not np.isfinite(array).all():
                 raise ModelError(
                     f"{self.spec.name}: {name} holds NaN or infinity; the training diverged, take an older policy"
                 )
-        masters = self.weights.arrays()
-        g = Graph({id(p): (name, masters[name]) for name, p in self.named_parameters()})
+        g = Graph({id(p): (name, arrays[name]) for name, p in self.named_parameters()})
         side, state_size = self.sides[0], self.state_size // len(self.sides)
         state = open_policy(g, self.spec, state_size)
         inputs = {o.name: self.scalers[o.name].onnx(g, o.name, o.dtype) for o in self.spec.observations}

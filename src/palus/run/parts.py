@@ -344,6 +344,7 @@ class Parts:
             goals = {trainee.policy: trainee.behavior.max_steps for trainee in self.trainees}
             self.exchange.seal(self.league, self.steps, goals)
         state, in_play = self._state(), self.in_play
+        self.saving.force_snapshots()
         if self.ranks.rank:
             self.saving.prune(self.league, self.league.needed(in_play))
             return self.folder.root

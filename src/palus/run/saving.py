@@ -11,7 +11,7 @@ from palus.config import RunFile, dump_run
 from palus.errors import CheckpointError, ModelError, StorageError, TrustError
 from palus.export.bundle import Provenance, write_bundle
 from palus.export.policy_file import PolicyFile, parse_policy, read_policy, write_policy
-from palus.files import write_bytes, write_text
+from palus.files import force, write_bytes, write_text
 from palus.hub.model_card import refresh_card
 from palus.league.book import FILE, Book
 from palus.league.exchange import visitor_path
@@ -38,19 +38,28 @@ class Saving:
     ) -> None:
         self.run, self.spec, self.folder, self.trainees, self.trust = run, spec, folder, trainees, trust
         self._newest: tuple[Path, PolicyFile] | None = None  # of the snapshots: the one that is loaded next
+        self._unforced: list[Path] = []
 
     def path(self, trainee: Trainee, snapshot: int) -> Path:
         """Where a snapshot of a learner lies."""
         return self.folder.of(trainee.name) / "snapshots" / f"snapshot-{snapshot:05d}.npz"
 
     def save_snapshot(self, contender: Contender, snapshot: int) -> None:
-        """Write a learner's present weights under the id of a snapshot. Raises StorageError."""
+        """Write a learner's present weights under the id of a snapshot, without waiting for the disk: no run goes on
+        from it before the next checkpoint (`force_snapshots`). Raises StorageError."""
         trainee = self.trainees[contender.policy]
         for other in self.trainees:  # a kill may have left one of this number, maybe of another behavior
             self.path(other, snapshot).unlink(missing_ok=True)
         path, file = self.folder.own(self.path(trainee, snapshot)), trainee.policy_file(self.spec, snapshot)
-        write_policy(path, file)
+        write_policy(path, file, forced=False)
+        self._unforced.append(path)
         self._newest = path, file
+
+    def force_snapshots(self) -> None:
+        """Have all snapshots on disk, for a checkpoint that needs them. Raises StorageError."""
+        for path in self._unforced:
+            force(path)
+        self._unforced.clear()
 
     def find(self, snapshot: int) -> Path:
         """The file of a snapshot. Raises CheckpointError when it is gone."""
