@@ -37,12 +37,12 @@ from palus.arena.ladder.intake import load
 from palus.arena.ladder.matchmaking import choose
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.scheduler import Scheduler
-from palus.arena.ladder.settings import SETTINGS_FILE, ArenaSettings
+from palus.arena.ladder.settings import ArenaSettings
 from palus.files import write_text
 from palus.ratings.games import Played
 from palus.store import Store, open_store
 from palus.store.derived import DERIVED
-from palus.store.engine import now_ms
+from palus.store.engine import SETTINGS_FILE, now_ms
 from palus.store.tables import entries, jobs, log_heads, workers
 
 ENV = "SoccerTwos"

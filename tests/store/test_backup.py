@@ -10,11 +10,13 @@ import pytest
 from sqlalchemy import func, insert, select
 from typer.testing import CliRunner
 
+from palus.arena.ladder.settings import ArenaSettings, settings_of
 from palus.cli import app
 from palus.errors import StorageError
 from palus.store import Store, open_store
 from palus.store.backup import back_up, restore
 from palus.store.derived import Standing, ratings
+from palus.store.engine import SETTINGS_FILE
 from palus.store.tables import accounts, blobs, jobs, matches, metadata
 
 
@@ -64,9 +66,12 @@ def test_a_backup_restores_to_the_same_rows_and_bytes(store: Store, url: str | N
                 }
             )
         )
+    settings = ArenaSettings(envs=("StrikersVsGoalie",), season=7)
+    (store.folder / SETTINGS_FILE).write_text(settings.to_json())
     made = back_up(store.folder, tmp_path / "backup", url)
     assert (made.matches, made.blobs, made.copied, made.missing) == (12, 12, 12, ())
     restore(tmp_path / "backup", tmp_path / "again")
+    assert settings_of(tmp_path / "backup") == settings_of(tmp_path / "again") == settings
     again = open_store(tmp_path / "again")
     assert everything(again) == everything(store)
     assert again.blobs.read(store.blobs.put(b"model 3" * 100).sha256) == b"model 3" * 100

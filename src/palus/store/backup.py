@@ -1,8 +1,8 @@
 """A copy of a data folder while the arena runs, and the way back.
 
-A backup is a data folder itself: `palus.db`, `blobs/` and a note `backup.json`. It can be opened in place. The database
-of an arena on PostgreSQL is kept as SQLite too, copied row by row from one snapshot, so no program of PostgreSQL's
-is needed and a backup moves between both kinds.
+A backup is a data folder itself: `palus.db`, `blobs/`, the arena's settings and a note `backup.json`. It can be opened
+in place. The database of an arena on PostgreSQL is kept as SQLite too, copied row by row from one snapshot, so no
+program of PostgreSQL's is needed and a backup moves between both kinds.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from palus import __version__
 from palus.errors import StorageError
-from palus.files import write_text
+from palus.files import write_bytes, write_text
 from palus.store.blobs import BlobStore
 from palus.store.depot import Depot
 from palus.store.engine import (
     DATABASE_FILE,
     REVISION,
+    SETTINGS_FILE,
     far_storage,
     is_current,
     migrate,
@@ -78,6 +79,7 @@ def back_up(folder: Path, destination: Path, url: str | None = None) -> Backup:
         for leftover in ("-wal", "-shm"):  # of somebody who opened the earlier backup; they belong to the old file
             (destination / f"{DATABASE_FILE}{leftover}").unlink(missing_ok=True)
         incoming.replace(destination / DATABASE_FILE)
+        _copy_settings(folder, destination)
         made = _take_stock(destination, copied)
         facts = {"made_ms": now_ms(), "palus": __version__, "tables": REVISION}
         facts |= {"matches": made.matches, "blobs": made.blobs, "blob_bytes": made.blob_bytes}
@@ -103,6 +105,7 @@ def restore(backup: Path, folder: Path, url: str | None = None) -> Backup:
         raise StorageError(f"{folder}: holds a data folder already; name a new folder, or move this one away")
     try:
         copied = _copy_blobs(backup / "blobs", folder / "blobs")
+        _copy_settings(backup, folder)
         if url is None:
             _copy_sqlite(backup / DATABASE_FILE, folder / DATABASE_FILE)
             open_store(folder).close()
@@ -121,8 +124,15 @@ def _check_destination(folder: Path, destination: Path) -> None:
     if destination.resolve() == folder.resolve() or folder.resolve() in destination.resolve().parents:
         raise StorageError(f"{destination}: lies in the data folder itself; choose a folder outside, or another disk")
     there = {path.name for path in destination.iterdir()} if destination.exists() else set()
-    if NOTE not in there and not there <= {"blobs", DATABASE_FILE, f".{DATABASE_FILE}.incoming"}:  # of a broken-off one
+    begun = {"blobs", DATABASE_FILE, f".{DATABASE_FILE}.incoming", SETTINGS_FILE}
+    if NOTE not in there and not there <= begun:  # of a broken-off one
         raise StorageError(f"{destination}: is neither empty nor a backup; choose another folder")
+
+
+def _copy_settings(source: Path, target: Path) -> None:
+    """Those that an arena ran with last, of which its derived tables are functions; none where none ever did."""
+    if (source / SETTINGS_FILE).exists():
+        write_bytes(target / SETTINGS_FILE, (source / SETTINGS_FILE).read_bytes())
 
 
 def _copy_sqlite(source: Path, target: Path) -> None:

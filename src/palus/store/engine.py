@@ -29,6 +29,9 @@ from palus.store.derived import outdated, renew
 DATABASE_FILE = "palus.db"
 BLOBS_FILE = "blobs.url"
 """In the data folder of an arena whose blobs are elsewhere: where."""
+SETTINGS_FILE = "arena.json"
+"""What an arena runs with, or ran with last: derived tables are functions of it too, so whoever recomputes them needs
+it."""
 BUSY_TIMEOUT_S = 30
 REVISION = "0014"
 """Newest step."""

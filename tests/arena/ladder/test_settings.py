@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from palus.arena.ladder.service import ArenaService, Sources
-from palus.arena.ladder.settings import SETTINGS_FILE, ArenaSettings, settings_of
+from palus.arena.ladder.settings import ArenaSettings, settings_of
 from palus.errors import ArenaError
 from palus.store import open_store
+from palus.store.engine import SETTINGS_FILE
 
 
 def test_a_service_leaves_its_settings_for_whoever_recomputes(tmp_path: Path) -> None:

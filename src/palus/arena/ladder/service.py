@@ -27,14 +27,14 @@ from palus.arena.ladder.discovery import FolderPool, HuggingFace, Sweep, sweep_h
 from palus.arena.ladder.entries import owners_here
 from palus.arena.ladder.rater import PAUSE_S, is_large
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler, run_sweep
-from palus.arena.ladder.settings import SETTINGS_FILE, ArenaSettings
+from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import instructions
 from palus.arena.referee.games import game_of
 from palus.errors import ArenaError, PalusError
 from palus.files import write_text
 from palus.hub.uploads import collect_garbage
 from palus.store import Store
-from palus.store.engine import now_ms
+from palus.store.engine import SETTINGS_FILE, now_ms
 from palus.store.tables import entries, jobs
 
 logger = logging.getLogger(__name__)

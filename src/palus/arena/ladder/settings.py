@@ -10,11 +10,9 @@ from typing import Any, Literal
 from palus.arena.referee.games import DEFAULT_GAME, GAMES
 from palus.arena.referee.result import Mode
 from palus.errors import ArenaError
+from palus.store.engine import SETTINGS_FILE
 
 ArenaMode = Literal["continuous", "rounds"]
-
-SETTINGS_FILE = "arena.json"
-"""In the data folder: derived tables are functions of the settings too, so whoever recomputes them needs these."""
 
 
 @dataclass(frozen=True)
