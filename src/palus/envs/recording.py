@@ -76,7 +76,7 @@ class MatchLayout:
             for agent, (sizes, code_type) in enumerate(zip(self.branches, self._code_types, strict=True))
         )
 
-    def decode_actions(self, data: bytes) -> I16:
+    def decode_actions(self, data: bytes | memoryview) -> I16:
         """The inverse of `encode_actions`; 0 where an agent has fewer branches than another.
 
         Raises ValueError for what it did not write.

@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import json
 import struct
+import tracemalloc
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from palus.arena.referee import varint
 from palus.arena.referee.replay import decode_replay, encode_replay, read_replay, write_replay
 from palus.envs.recording import RecordedEvent, Recording
 from palus.errors import ReplayError, StorageError
@@ -67,12 +70,21 @@ def with_header(data: bytes, old: bytes, new: bytes) -> bytes:
     return prefix + header + body
 
 
+def parted(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """Header and deflated body."""
+    header_bytes = struct.unpack_from("<8sHIII", data)[2]
+    return json.loads(data[22 : 22 + header_bytes]), data[22 + header_bytes :]
+
+
+def joined(header: dict[str, Any], body: bytes) -> bytes:
+    """The inverse, with a checksum that agrees."""
+    text = json.dumps(header).encode()
+    return struct.pack("<8sHIII", GOLDEN[:8], 1, len(text), len(body), zlib.crc32(text + body)) + text + body
+
+
 def without_matches(data: bytes) -> bytes:
     """The replay with no match in it, whole otherwise."""
-    header_bytes = struct.unpack_from("<8sHIII", data)[2]
-    header = json.loads(data[22 : 22 + header_bytes]) | {"matches": []}
-    text, body = json.dumps(header).encode(), b"\x03\x00"  # an empty deflate stream
-    return struct.pack("<8sHIII", data[:8], 1, len(text), len(body), zlib.crc32(text + body)) + text + body
+    return joined(parted(data)[0] | {"matches": []}, b"\x03\x00")  # an empty deflate stream
 
 
 def test_a_replay_returns_what_was_recorded_to_a_millimetre_and_a_tenth_of_a_degree(tmp_path: Path) -> None:
@@ -122,6 +134,28 @@ def test_a_minute_of_play_takes_less_than_plain_deltas_would() -> None:
     assert len(encode_replay([make_recording(60 * 50, probabilities=False)])) < 60 * 688
 
 
+def test_numbers_are_read_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encode_replay([make_recording(100)])
+    whole = decode_replay(data).recordings[0].frames
+    for at_once in (1, 7, 14 * 101):
+        monkeypatch.setattr(varint, "AT_ONCE", at_once)
+        np.testing.assert_array_equal(decode_replay(data).recordings[0].frames, whole)
+
+
+def test_a_small_file_of_many_frames_takes_little_memory() -> None:
+    ticks, (header, _) = 100_000, parted(GOLDEN)
+    length = 14 * (ticks + 1)
+    still = {"ticks": ticks, "decisions": 0, "has_probabilities": False, "frame_bytes": length, "events": []}
+    deflate = zlib.compressobj(wbits=-15)
+    body = deflate.compress(bytes(length)) + deflate.flush()
+    data = joined(header | {"matches": [header["matches"][0] | still]}, body)
+    tracemalloc.start()
+    decode_replay(data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(data) < 4_000 and peak < 30 * length
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -136,10 +170,11 @@ def test_a_minute_of_play_takes_less_than_plain_deltas_would() -> None:
         (with_header(GOLDEN, b'"soccer-twos/1"', b'"ice-hockey/1"'), "pitch 'ice-hockey/1'"),
         (with_header(GOLDEN, b'"decisions":1', b'"decisions":9'), "bytes that its header says"),
         (with_header(GOLDEN, b'"ticks":1', b'"ticks":2'), "match 1 is corrupt"),
-        (with_header(GOLDEN, b'"decisions":1', b'"decisions":99999999'), "claims"),
+        (with_header(GOLDEN, b'"decisions":1', b'"decisions":9999999'), "claims"),
         (with_header(GOLDEN, b'"score":[0,1]', b'"score":"lots"'), "matches.0.score"),
         (with_header(GOLDEN, b'[1,"kick",0,2]', b'[9,"kick",0,2]'), "impossible event"),
         (without_matches(GOLDEN), "its header is wrong at 'matches'"),
+        (joined(parted(GOLDEN)[0], parted(GOLDEN)[1] + b"more"), "bytes that its header says"),
     ],
 )
 def test_what_is_not_a_replay_is_refused_with_a_reason(tmp_path: Path, content: bytes, message: str) -> None:

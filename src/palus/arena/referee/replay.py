@@ -30,8 +30,8 @@ MAGIC = b"\x89PALUS\r\n"
 SCHEMA_VERSION = 1
 PROBABILITY_LEVELS = 255
 
-MAX_BODY_BYTES = 256 << 20
-"""Largest inflated body that is read; 6 hours of play. Protects against files made to exhaust memory."""
+MAX_BODY_BYTES = 16 << 20
+"""Largest inflated body that is read; hours of play. Against files made to exhaust memory: a byte becomes 20."""
 
 _PREFIX = struct.Struct("<8sHIII")
 
@@ -152,7 +152,7 @@ def decode_replay(data: bytes, source: str = "replay") -> Replay:
     units = header.__pydantic_extra__
     if units.keys() != layout.units.keys():
         raise ReplayError(f"{source}: its header says {sorted(units)} and not {sorted(layout.units)}; record it again")
-    body = _inflate(deflated, sum(match.body_bytes(layout) for match in header.matches), source)
+    body = memoryview(_inflate(deflated, sum(match.body_bytes(layout) for match in header.matches), source))
     recordings = []
     for match in header.matches:
         size = match.body_bytes(layout)
@@ -202,11 +202,13 @@ def _encode_body(recording: Recording, layout: MatchLayout) -> tuple[bytes, byte
     return encode_varints(accelerations.ravel()), layout.encode_actions(actions), levels
 
 
-def _decode_recording(match: _MatchHeader, layout: MatchLayout, units: F64, block: bytes) -> Recording:
+def _decode_recording(match: _MatchHeader, layout: MatchLayout, units: F64, block: memoryview) -> Recording:
     """Raises ValueError when the block contradicts the header."""
     channels = len(layout.channels)
-    values = decode_varints(block[: match.frame_bytes], channels * (match.ticks + 1))
-    quantised = np.cumsum(np.cumsum(values.reshape(channels, -1), axis=1), axis=1).T
+    values = decode_varints(block[: match.frame_bytes], channels * (match.ticks + 1)).reshape(channels, -1)
+    frames: F32 = np.empty(values.T.shape, np.float32)
+    for channel, accelerations in enumerate(values):
+        frames[:, channel] = np.cumsum(np.cumsum(accelerations)) * units[channel]
     chosen = match.frame_bytes + sum(layout.code_bytes) * match.decisions
     events = tuple(RecordedEvent(*event) for event in match.events)
     for event in events:
@@ -215,7 +217,7 @@ def _decode_recording(match: _MatchHeader, layout: MatchLayout, units: F64, bloc
         env_id=match.env_id,
         seed=int(match.seed),
         names=match.names,
-        frames=(quantised * units).astype(np.float32),
+        frames=frames,
         actions=layout.decode_actions(block[match.frame_bytes : chosen]),
         probabilities=_decode_probabilities(block[chosen:], match, layout) if match.has_probabilities else None,
         events=events,
@@ -224,7 +226,7 @@ def _decode_recording(match: _MatchHeader, layout: MatchLayout, units: F64, bloc
     )
 
 
-def _decode_probabilities(levels: bytes, match: _MatchHeader, layout: MatchLayout) -> F32:
+def _decode_probabilities(levels: memoryview, match: _MatchHeader, layout: MatchLayout) -> F32:
     probabilities = np.zeros((match.decisions, len(layout.branches), max(layout.choices)), np.float32)
     first = 0
     for agent, width in enumerate(layout.choices):
@@ -263,6 +265,6 @@ def _inflate(deflated: bytes, expected: int, source: str) -> bytes:
         body = inflate.decompress(deflated, expected + 1)
     except zlib.error as error:
         raise ReplayError(f"{source}: its frames cannot be inflated ({error}); record it again") from error
-    if len(body) != expected or not inflate.eof:
+    if len(body) != expected or not inflate.eof or inflate.unused_data:
         raise ReplayError(f"{source}: its frames are not the {expected} bytes that its header says; record it again")
     return body
