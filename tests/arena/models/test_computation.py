@@ -100,6 +100,27 @@ def branches(model: Model) -> None:
     last.input[0], last.input[1] = last.input[1], last.input[0]
 
 
+def shares(opset: int, *axes: int) -> str:
+    """Of a Softmax over a table of those axes."""
+    given, told = (helper.make_tensor_value_info(name, 1, ["batch", 9]) for name in ("x", "y"))
+    shapes = {"as_table": np.array([-1, *axes], np.int64), "as_row": np.array([-1, 9], np.int64)}
+    nodes = [
+        helper.make_node("Reshape", ["x", "as_table"], ["table"]),
+        helper.make_node("Softmax", ["table"], ["shares"]),
+        helper.make_node("Reshape", ["shares", "as_row"], ["y"]),
+    ]
+    stored = [numpy_helper.from_array(shape, name) for name, shape in shapes.items()]
+    graph = helper.make_graph(nodes, "shares", [given], [told], stored)
+    return computation_of(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=7).SerializeToString()
+    )
+
+
+def test_a_softmax_over_other_axes_is_another() -> None:
+    assert shares(9, 3, 3) == shares(12, 3, 3) != shares(13, 3, 3) == shares(15, 3, 3)
+    assert shares(9, 9) == shares(13, 9)
+
+
 @pytest.mark.parametrize("change", [weights, attribute, branches])
 def test_what_it_computes_does(change: Callable[[Model], None]) -> None:
     model = base()
