@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
@@ -25,6 +26,8 @@ MAX_ARRAY_BYTES = 2**30
 
 MAX_NAME = 200
 """Bytes of a name: file systems allow 255, and a suffix comes behind it."""
+UNFINISHED = ".part"
+"""At the end of the names of files that are being written."""
 
 
 def digest_of(files: Mapping[str, str]) -> str:
@@ -49,7 +52,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, forced:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        number, name = tempfile.mkstemp(UNFINISHED, f".{path.name}.", path.parent)
         temporary = Path(name)
         with os.fdopen(number, "wb") as file:
             write(file)
@@ -65,6 +68,12 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, forced:
             f"{path}: could not be written ({error.strerror or error}); "
             "free space or choose another folder. What was there before is unchanged."
         ) from error
+
+
+def whole_name(name: str) -> str | None:
+    """Of a temporary file that `write_atomically` fills, the name of the file that it was to become."""
+    found = re.fullmatch(rf"\.(.+)\.[^.]+{re.escape(UNFINISHED)}", name)
+    return found[1] if found else None
 
 
 def force(path: Path) -> None:

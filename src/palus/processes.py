@@ -1,13 +1,34 @@
-"""What a process that another one started owes it: not to outlive it."""
+"""What ends a process: the signals by which people and systems ask it to, and the end of the one that started it."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
+import stat
 import sys
+from contextlib import suppress
 
 _PR_SET_PDEATHSIG = 1
+
+
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """Ctrl-C, what ends services, and a terminal that closes; the last not where it is ignored, as `nohup` has it."""
+    hangup = getattr(signal, "SIGHUP", None)
+    closes = hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM, *([hangup] if closes else []))
+
+
+def let_go(signum: int) -> None:
+    """Where a terminal has closed, write into nothing from now on instead of failing at every line."""
+    if signum != getattr(signal, "SIGHUP", None):
+        return
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        with suppress(OSError):
+            if stat.S_ISCHR(os.fstat(number).st_mode):
+                os.dup2(nothing, number)
+    os.close(nothing)
 
 
 def die_with(parent: int) -> None:

@@ -98,15 +98,22 @@ def test_a_run_is_replaced_only_by_force_and_resumed_only_where_one_is(folder):
     assert not folder.status.exists()
 
 
-def test_two_runs_of_one_id_do_not_train_at_once(folder):
-    folder.save({})
+@pytest.mark.parametrize("saved", [False, True])
+def test_two_runs_of_one_id_do_not_train_at_once(folder, saved):
+    record(folder, 10)
+    if saved:
+        folder.save({})
     second = RunFolder(folder.root, ["Game"])
     with folder.held():
         for take in (lambda: second.refuse_existing(force=True), second.load, second.held().__enter__):
             with pytest.raises(CheckpointError, match="a run of this id is training just now; wait for its end"):
                 take()
     second.refuse_existing(force=True)
-    assert second.load() == {"format": 2}
+    if saved:
+        assert second.load() == {"format": 2}
+        return
+    with pytest.raises(CheckpointError, match="exists, which has never saved; replace it with --force"):
+        second.refuse_existing(force=False)
 
 
 def everything(folder):
@@ -180,6 +187,30 @@ def test_the_oldest_policies_beyond_keep_checkpoints_go(folder):
     record(folder, 100, 200, 300, 400, keep=2)
     assert models(folder) == ["Game-300.onnx", "Game-400.onnx"]
     assert [c["steps"] for c in status(folder)["Game"]["checkpoints"]] == [300, 400]
+
+
+def test_a_policy_that_a_kill_kept_off_the_list_goes_in_its_turn(folder):
+    record(folder, 100, 200, keep=2)
+    folder.own(folder.of("Game") / "Game-1150.onnx").write_bytes(b"x")
+    record(folder, 1200, keep=2)
+    assert models(folder) == ["Game-1150.onnx", "Game-1200.onnx"]
+    assert [c["steps"] for c in status(folder)["Game"]["checkpoints"]] == [1200]
+    record(folder, 1300, keep=2)
+    assert models(folder) == ["Game-1200.onnx", "Game-1300.onnx"]
+
+
+def test_what_kills_left_half_written_goes_and_nothing_else(folder):
+    folder.save({"step": 1})
+    whole = folder.own(folder.of("Game") / "policy.npz")
+    left = [path.with_name(f".{path.name}.k3_9xq0a.part") for path in (whole, folder.checkpoint)]
+    names = (".policy.npz.original", ".mine.npz.k3_9xq0a.part", "policy.npz.k3_9xq0a.part")
+    foreign = [whole.with_name(name) for name in names]
+    for begun in range(2):
+        for path in (*left, *foreign):
+            path.write_bytes(b"half")
+        RunFolder(folder.root, ["Game"]).clear() if begun else RunFolder(folder.root, ["Game"]).load()
+        assert not any(path.exists() for path in left)
+        assert all(path.exists() for path in foreign)
 
 
 @pytest.mark.parametrize("keep", [0, -1])

@@ -1,6 +1,8 @@
 """Stopping and continuing equals never stopping; crashes and full disks lose nothing."""
 
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
@@ -147,10 +149,13 @@ def test_the_snapshots_of_a_checkpoint_are_on_disk_before_it_is(tmp_path, monkey
     parts.close()
 
 
-def start_training(folder):
+def training_command(folder):
     command = [sys.executable, "-m", "palus", "train", "debug", *FAST, "--results-dir", str(folder)]
-    endless = ["behaviors.SoccerTwos.max_steps=1e8", "behaviors.SoccerTwos.checkpoint_interval=2000"]
-    return subprocess.Popen([*command, *endless], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return [*command, "behaviors.SoccerTwos.max_steps=1e8", "behaviors.SoccerTwos.checkpoint_interval=2000"]
+
+
+def start_training(folder):
+    return subprocess.Popen(training_command(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def wait_for(path, process, seconds=90):
@@ -189,6 +194,24 @@ def test_ctrl_c_saves_and_exports(tmp_path):
     state = state_of(tmp_path / "debug")
     assert (tmp_path / "debug" / "SoccerTwos" / f"SoccerTwos-{state['learners'][0][0]}.onnx").is_file()
     assert (tmp_path / "debug" / "SoccerTwos.onnx").is_file()
+
+
+def test_a_terminal_that_closes_costs_nothing(tmp_path):
+    checkpoint = tmp_path / "debug" / "SoccerTwos" / "checkpoint.pt"
+    process, terminal = pty.fork()
+    if not process:
+        os.execv(sys.executable, training_command(tmp_path))
+    until = time.monotonic() + 90
+    while not checkpoint.exists() and time.monotonic() < until:
+        if select.select([terminal], [], [], 0.02)[0]:
+            os.read(terminal, 65536)  # or it would wait for who reads
+    begun = time.time()
+    os.close(terminal)
+    _, status = os.waitpid(process, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    step = state_of(tmp_path / "debug")["learners"][0][0]
+    last = tmp_path / "debug" / "SoccerTwos" / f"SoccerTwos-{step}.onnx"
+    assert last.stat().st_mtime > begun
 
 
 def test_a_faulty_baseline_does_not_cost_the_old_run(tmp_path):

@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -24,6 +25,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from palus.processes import ending_signals, let_go
 from palus.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -43,10 +45,15 @@ def opened(data: Path, database: str | None, *, create: bool = False, blobs: str
 
 
 def stop_signal() -> threading.Event:
-    """Set by Ctrl-C, and by the signal that ends services."""
+    """Set by what asks a process to end."""
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        let_go(signum)
+        stop.set()
+
+    for number in ending_signals():
+        signal.signal(number, handle)
     return stop
 
 

@@ -19,6 +19,7 @@ import typer
 
 from palus.cli.output import stdout, stop_signal
 from palus.errors import ArenaError
+from palus.processes import ending_signals
 
 LOOK_S = 0.1
 """Between two looks at the workers' processes."""
@@ -123,7 +124,7 @@ class _Process:
 
 def _keep_up(commands: Sequence[list[str]]) -> int:
     """Keep workers running until told to stop, or until one ends with a fault of its own. Returns the exit status."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ending_signals():
         signal.signal(number, signal.default_int_handler)
     workers = [_Process(command) for command in commands]
     status = None

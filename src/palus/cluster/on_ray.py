@@ -22,6 +22,7 @@ from palus.cluster.keeping import Keeper, Tail
 from palus.cluster.plan import LeaguePlan
 from palus.errors import ConfigError, WorkerError
 from palus.launch.apart import Ending
+from palus.processes import ending_signals
 from palus.trust import Trust
 
 POLL_S = 1.0
@@ -91,7 +92,7 @@ def play_league(
 
     Raises WorkerError where there is no cluster.
     """
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in ending_signals()}
     try:
         ray.init(address=address, log_to_driver=False, configure_logging=False)
     except (ConnectionError, RayError, RuntimeError, ValueError) as error:

@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import math
 import os
@@ -33,7 +34,7 @@ import torch
 
 from palus import __version__
 from palus.errors import CheckpointError, ExistingRunError, StorageError
-from palus.files import is_file_name, locked, write_atomically, write_text
+from palus.files import is_file_name, locked, whole_name, write_atomically, write_text
 from palus.run.tensors import array_of, read_tensors
 
 FORMAT = 2
@@ -80,6 +81,7 @@ class OwnFiles:
         top = self.root.resolve()
         listed = [self.root / name for name in self._names]
         files = [path for path in listed if path.parent.resolve().is_relative_to(top)]  # not through a linked folder
+        self.remove_unfinished()
         for path in [*files, self._list]:
             path.unlink(missing_ok=True)
         folders = {folder for path in files for folder in path.parents if self.root in folder.parents}
@@ -87,6 +89,19 @@ class OwnFiles:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
         self._names = set()
+
+    def remove_unfinished(self) -> None:
+        """Delete what kills have left of files of the list (`palus.files.write_atomically`)."""
+        top = self.root.resolve()
+        beside: dict[Path, set[str]] = {}
+        for name in self._names:
+            beside.setdefault((self.root / name).parent, set()).add(PurePosixPath(name).name)
+        for folder, names in beside.items():
+            if not folder.is_dir() or not folder.resolve().is_relative_to(top):
+                continue
+            for path in folder.glob(".*"):
+                if whole_name(path.name) in names:
+                    path.unlink(missing_ok=True)
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
@@ -148,9 +163,11 @@ class RunFolder:
         with self.held():
             pass
         if not force:
+            saved = any(self.root.glob("*/checkpoint.pt"))
             raise ExistingRunError(
-                f"{self.root}: a run of this id exists; continue it with --resume, replace it with --force (files "
-                "that palus did not write stay), or choose another --run-id."
+                f"{self.root}: a run of this id exists{'' if saved else ', which has never saved'}; "
+                f"{'continue it with --resume, ' if saved else ''}replace it with --force (files that palus did not "
+                "write stay), or choose another --run-id."
             )
         foreign = self._foreign()
         if foreign:
@@ -219,6 +236,9 @@ class RunFolder:
     def refuse_nothing(self) -> None:
         """Raises CheckpointError when there is no checkpoint, of any behavior."""
         if not any(self.root.glob("*/checkpoint.pt")):
+            if self.root.is_dir():
+                with self.held():  # or it is there soon
+                    pass
             raise self._nothing()
 
     def _nothing(self) -> CheckpointError:
@@ -231,8 +251,10 @@ class RunFolder:
     def load(self) -> dict[str, Any]:
         """Read checkpoint.pt without executing anything in it. Raises CheckpointError with what to do."""
         if not self.checkpoint.exists():
+            self.refuse_nothing()
             raise self._nothing()
         with self.held():
+            self._own.remove_unfinished()
             return read_checkpoint(self.checkpoint)
 
     def record_checkpoint(self, behavior: str, steps: int, reward: float | None, keep: int, elo: float | None) -> None:
@@ -248,10 +270,12 @@ class RunFolder:
             "auxillary_file_paths": [],
         }
         checkpoints = [c for c in entry.get("checkpoints", []) if c["steps"] != steps] + [item]
-        while 0 < keep < len(checkpoints):
-            old = self.of(behavior) / Path(checkpoints.pop(0)["file_path"]).name
-            if old in self._own:  # the list may have come with the folder from elsewhere
-                old.unlink(missing_ok=True)
+        if keep > 0:
+            old = self._models(behavior)[:-keep]
+            for model in old:
+                model.unlink(missing_ok=True)
+            gone = {model.name for model in old}
+            checkpoints = [c for c in checkpoints if Path(c["file_path"]).name not in gone][-keep:]
         entry["checkpoints"] = checkpoints
         entry["final_checkpoint"] = {**item, "file_path": str(self.root / f"{behavior}.onnx")}
         if elo is not None:
@@ -262,6 +286,14 @@ class RunFolder:
             "torch_version": torch.__version__,
         }
         write_text(self.own(self.status), json.dumps(status, indent=4) + "\n")
+
+    def _models(self, behavior: str) -> list[Path]:
+        """The run's own `<Behavior>-<steps>.onnx` that are there, oldest first, also those that a kill kept out of
+        training_status.json."""
+        name = re.compile(rf"{re.escape(behavior)}-(\d+)\.onnx")
+        there = self.owned(f"{glob.escape(behavior)}/*.onnx")
+        found = [(int(match[1]), path) for path in there if (match := name.fullmatch(path.name))]
+        return [path for _, path in sorted(found)]
 
     def record_lessons(self, numbers: Mapping[str, int]) -> None:
         """Enter the lesson of every environment parameter into training_status.json."""

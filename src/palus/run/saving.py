@@ -91,10 +91,8 @@ class Saving:
         return None
 
     def prune(self, league: League, needed: set[int]) -> None:
-        """Delete snapshot files that the checkpoint just written does not need, and what kills left of them."""
+        """Delete snapshot files that the checkpoint just written does not need."""
         for trainee in self.trainees:
-            for unfinished in self.path(trainee, 0).parent.glob(".snapshot-*.npz.*"):
-                unfinished.unlink()
             for snapshot in range(league.snapshot_count):  # its own ones, whatever else lies there
                 if snapshot not in needed:
                     self.path(trainee, snapshot).unlink(missing_ok=True)

@@ -8,18 +8,21 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from palus.processes import ending_signals, let_go
+
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """First Ctrl-C or SIGTERM: finish the iteration and save. Second: the default, at once."""
+    """First Ctrl-C, SIGTERM or SIGHUP: finish the iteration and save. Second: the default, at once."""
     pressed = False
 
     def handle(signum: int, frame: FrameType | None) -> None:
         nonlocal pressed
         pressed = True
+        let_go(signum)
         signal.signal(signum, previous[signum])
 
-    previous: dict[int, Any] = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    previous: dict[int, Any] = {s: signal.getsignal(s) for s in ending_signals()}
     try:
         for s in previous:
             signal.signal(s, handle)

@@ -19,8 +19,9 @@ def main(owner: int, folder: str, engine: str, arguments: list[str]) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != owner:  # it died before the kernel knew of our wish
         return
-    # Ctrl-C reaches every process of the terminal; the owner decides when its games end.
+    # Ctrl-C, and the end of the terminal, reach every process of it; the owner decides when its games end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # Sockets and memory of the owner are none of the engine's business, and would stay open with it.
     os.closerange(3, 4096)
     os.mkdir(folder, 0o700)
