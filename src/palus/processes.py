@@ -14,14 +14,14 @@ _PR_SET_PDEATHSIG = 1
 
 def ending_signals() -> tuple[signal.Signals, ...]:
     """Ctrl-C, what ends services, and a terminal that closes; the last not where it is ignored, as `nohup` has it."""
-    hangup = getattr(signal, "SIGHUP", None)
-    closes = hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN
-    return (signal.SIGINT, signal.SIGTERM, *([hangup] if closes else []))
+    if sys.platform == "win32" or signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        return signal.SIGINT, signal.SIGTERM
+    return signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 
 def let_go(signum: int) -> None:
     """Where a terminal has closed, write into nothing from now on instead of failing at every line."""
-    if signum != getattr(signal, "SIGHUP", None):
+    if sys.platform == "win32" or signum != signal.SIGHUP:
         return
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):

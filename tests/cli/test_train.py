@@ -76,6 +76,19 @@ def tags(folder: Path) -> set[str]:
     return {tag for _, tag, _ in read_values(folder / "SoccerTwos")}
 
 
+def test_a_run_goes_on_with_the_steps_it_was_sized_to_and_says_what_else_is_new(tmp_path):
+    words = ("debug", *FAST, "--results-dir", tmp_path, "palus.baseline_interval=0")
+    file = tmp_path / "debug" / "configuration.yaml"
+    palus(*words, f"{SETTINGS}max_steps=2000", "palus.max_minutes=30")  # as --minutes 30 writes them
+    for given, steps in ((f"{SETTINGS}hyperparameters.beta=0.25", 2000), (f"{SETTINGS}max_steps=5000", 5000)):
+        told = palus(*words, given, "--resume").stderr
+        kept = yaml.safe_load(file.read_text())["behaviors"]["SoccerTwos"]
+        assert kept["max_steps"] == steps
+        assert ("beta: 0.25, until now 0.005" in told) == (steps == 2000)
+        assert ("max_steps: 5000, until now 2000" in told) == (steps == 5000)
+        assert told.count("until now") == (1 if steps == 2000 else 3), "beta is as the preset has it, no limit of time"
+
+
 # -- minutes ------------------------------------------------------------------------------------------------------
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -18,8 +18,9 @@ from palus.cli.live import live_page
 from palus.cli.options import TrustOption, check_trust, told_where
 from palus.cli.output import print_json, stderr
 from palus.config import RunFile, dump_run, load_run, notes, preset_names
+from palus.config.load import plain
 from palus.config.run_file import EDITOR
-from palus.errors import CheckpointError, EnvError
+from palus.errors import CheckpointError, ConfigError, EnvError
 from palus.terminal import Terminal
 from palus.trust import Trust
 
@@ -111,6 +112,9 @@ def train(
         show = partial(live_page, browser=browser) if watch else None
         there = resume_if_there and any(folder_of(run).glob("*/checkpoint.pt"))
         resume, force = resume or there, force or (resume_if_there and not there)
+        goes_on = resume or run.checkpoint_settings.resume or run.checkpoint_settings.load_model
+        if goes_on and "TORCHELASTIC_RUN_ID" not in os.environ:
+            run = _as_begun(run, overrides or [])
         _train(run, resume, force, trusted, as_json, lambda folder: show and beside.enter_context(show(folder)))
 
 
@@ -123,6 +127,35 @@ def _fitted(run: RunFile, minutes: float, trust: Trust) -> RunFile:
         whole = run.behaviors.get(name, run.default_settings or behavior).max_steps
         stderr.print(f"{name}: {behavior.max_steps:,} of {whole:,} steps fit into {minutes:g} minutes here.")
     return sized
+
+
+def _as_begun(run: RunFile, overrides: Sequence[str]) -> RunFile:
+    """A run that goes on: the steps that --minutes gave it stay, and what else is not as it was is told."""
+    try:
+        begun = load_run(folder_of(run) / "configuration.yaml")
+    except ConfigError:  # of an older version, or nobody's: the start says what is wrong
+        return run
+    run, limit = run.completed(begun.behaviors), begun.palus.max_minutes
+    sized = limit > 0 == run.palus.max_minutes
+    if sized and not any("max_steps=" in item or "max_minutes=" in item for item in overrides):
+        steps = {name: own.max_steps for name, own in begun.behaviors.items() if name in run.behaviors}
+        behaviors = {name: own.changed(max_steps=steps.get(name, own.max_steps)) for name, own in run.behaviors.items()}
+        run = run.changed(behaviors=behaviors, palus={"max_minutes": limit})
+    before, now = dict(_leaves(plain(begun))), dict(_leaves(plain(run)))
+    for key, value in now.items():
+        drawn = key.endswith("seed") and value == -1
+        if not (drawn or key.startswith("checkpoint_settings.")) and value != before.get(key):
+            stderr.print(f"[dim]{escape(f'{key}: {json.dumps(value)}, until now {json.dumps(before.get(key))}')}[/]")
+    return run
+
+
+def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted path -> value of everything in a tree."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{above}{key}.")
+        else:
+            yield above + key, value
 
 
 def _placed(run: RunFile) -> RunFile:
