@@ -18,12 +18,12 @@ from arena_records import read_log
 from code_that_runs import MODULE, Stranger
 from hostile import stock
 from processes import eventually
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 
 from palus.arena.jobs.reports import Report, from_json, to_json
 from palus.arena.jobs.worker import Done, Lease, describe_here, play_order, work
 from palus.arena.ladder import queue
-from palus.arena.ladder.audit import suspend
+from palus.arena.ladder.audit import suspend, suspension
 from palus.arena.ladder.discovery import FolderPool, sweep_house
 from palus.arena.ladder.entries import read_lineup
 from palus.arena.ladder.inbox import accept, link
@@ -208,13 +208,22 @@ def test_a_report_that_does_not_fit_its_job_is_refused_and_nothing_is_stored(sto
     assert hand_in(store, lease, honest)
 
 
-def test_a_match_of_another_build_is_logged_and_not_rated(store: Store) -> None:
+def test_what_another_build_played_is_not_taken_and_goes_to_others_without_a_suspension(store: Store) -> None:
     scheduler(store).tick()
-    lease = take(store)
-    honest = report(store, lease)
-    other = replace(honest, env=replace(honest.env, build_hash="0" * 64))
-    assert hand_in(store, lease, other)
-    assert [row.rated for row in log(store)] == [False, False]
+    with store.write() as connection:
+        connection.execute(delete(jobs).where(jobs.c.id > select(func.min(jobs.c.id)).scalar_subquery()))
+    stranger = StoreSource(store, "eve/pc", SETTINGS, describe_here(), trusted=False)
+    for _ in range(SETTINGS.max_attempts):
+        (lease,) = stranger.take()
+        honest = report(store, lease)
+        with pytest.raises(ArenaError, match="played with another build of SoccerTwos"):
+            hand_in(store, lease, replace(honest, env=replace(honest.env, build_hash="0" * 64)))
+        stranger.give_back(lease, "it is not taken")
+    assert stranger.take() == [] and log(store) == []
+    with store.read() as connection:
+        assert suspension(connection, "eve/pc") is None
+    assert do(store, 1) == 1
+    assert [row.rated for row in log(store)] == [True, True]
 
 
 def test_a_worker_gets_no_game_of_which_it_has_another_build(store: Store) -> None:

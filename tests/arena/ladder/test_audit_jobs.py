@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 from units import contender, house, passed_off
 
 from palus.arena.jobs.worker import Lease, describe_here, play_order, work
-from palus.arena.ladder import queue
+from palus.arena.ladder import audit_jobs, queue
 from palus.arena.ladder.audit import suspension
 from palus.arena.ladder.audit_jobs import OVERDUE_MS, settle
 from palus.arena.ladder.inbox import accept, link
@@ -22,6 +22,7 @@ from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource, untended
 from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.models.entity import Entity
+from palus.arena.referee.games import env_build
 from palus.store import Store, open_store
 from palus.store.tables import annulments, jobs, workers
 from palus.web.api.status import status
@@ -182,9 +183,13 @@ def test_every_forfeit_from_elsewhere_is_audited_and_what_cannot_be_played_again
     assert states(store)[1] == ("audit", "done") and struck(store) == set()
 
 
-def test_a_pair_of_another_build_is_not_audited(store: Store) -> None:
+def test_a_pair_that_was_taken_before_an_update_of_the_game_is_not_audited(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order_pair(store)
     first = take(store, "lab/pc")
-    unit = honest(store, first)
-    hand_in(store, first, replace(unit, env=replace(unit.env, build_hash="0" * 64)))
+    assert accept(store, [(first, honest(store, first))], now_ms=1) == set()
+    newer = replace(env_build("SoccerTwos"), build_hash="0" * 64)
+    monkeypatch.setattr(audit_jobs, "env_build", lambda env: newer)
+    assert link(store, now_ms=1, audit_share=1.0) == 1
     assert states(store) == [("pair", "done")]

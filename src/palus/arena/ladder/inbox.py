@@ -52,8 +52,8 @@ def accept(store: Store, deliveries: Sequence[Done], *, now_ms: int) -> set[int]
     only what proves them is looked at.
 
     A report that this lease has handed in before is taken for it; nothing is stored twice. Raises FalseReportError, and
-    suspends the sender, when a report does not fit its job, ArenaError when a worker is suspended; of none of the
-    reports anything is stored then.
+    suspends the sender, when a report does not fit its job, ArenaError when a worker is suspended, or played what it
+    reports with another build of a game that repeats; of none of the reports anything is stored then.
     """
     with store.read() as connection:
         held = {row.id: row for row in connection.execute(select(jobs).where(_shown(deliveries)))}
@@ -164,6 +164,12 @@ def _written(store: Store, job: Row[Any], report: Report, said: dict[str, Any], 
     else:
         raise FalseReportError(f"the job is of kind {job.kind}, the report is a {type(report).__name__}")
     if unit is not None:
+        if not game_of(order.env).filmed and not _is_of_this_build(order, unit):
+            # Its own word, and nobody could look again: what it would rather not have rated could pass as this.
+            raise ArenaError(
+                f"job {job.id} was played with another build of {order.env}, so that nobody could play it again here; "
+                f"install palus {__version__} there"
+            )
         check_unit(order, unit)
     noted: dict[str, Any] = {"records": [], "actions": {}, "isolation": unit.isolation if unit else "none"}
     if unit is not None and job.kind == "audit":
@@ -206,20 +212,23 @@ def _records(
         isolation=unit.isolation,
         worker=worker,
     )
-    can_be_played_again = unit.env.build_hash == env_build(order.env).build_hash
     return [
         LogRecord(
             **vars(match.result) | {"id": order.match_id(leg), "unit_id": order.unit_id, "sides": order.sides(leg)},
             build=unit.env,
             season=order.season,
             round=order.round,
-            rated=order.rated and can_be_played_again,
+            rated=order.rated and _is_of_this_build(order, unit),
             runner=runner,
             replay=StoredBytes(store.blobs.put(match.replay).sha256, len(match.replay)) if match.replay else None,
             actions=StoredBytes(hashlib.sha256(log).hexdigest(), len(log)) if log else None,
         )
         for leg, match, log in zip(order.legs, unit.matches, logs, strict=True)
     ]
+
+
+def _is_of_this_build(order: Unit, unit: UnitReport) -> bool:
+    return unit.env.build_hash == env_build(order.env).build_hash
 
 
 def _within(match: MatchReport, job: Row[Any], now_ms: int) -> MatchReport:
