@@ -262,6 +262,14 @@ def test_nobody_works_in_somebody_elses_name(served: Served) -> None:
     assert served.source(worker="eve/local-1").worker == "lab/local-1"
 
 
+def test_a_worker_is_called_account_and_name_so_that_no_account_is_taken_for_several(served: Served) -> None:
+    for name in ("lab/1/pc", "lab/", "lab//pc", "lab", "lab/pc/"):
+        status, answer = served.post("take", {"worker": name, "about": {}})
+        assert (status, answer["code"]) == (403, "not_your_worker"), name
+    assert served.post("hello", {"worker": "lab/", "about": {}})[1]["code"] == "no_name"
+    assert served.post("take", {"worker": "lab/pc", "about": {}})[0] == 200
+
+
 def test_a_lease_that_was_lost_is_told_apart_from_other_refusals(served: Served) -> None:
     source = served.source()
     (lease,) = source.take()

@@ -142,7 +142,12 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
     @router.post("/hello")
     def hello(body: Hello, request: Request) -> dict[str, Any]:
         """Register; answers the worker's full name and how long a lease lasts."""
-        name = f"{request.state.runner}/{body.worker.rpartition('/')[2]}"
+        own = body.worker.rpartition("/")[2]
+        if not own:
+            raise fault(
+                422, "no_name", f"{body.worker} is no name of a worker; give one that does not end with a slash."
+            )
+        name = f"{request.state.runner}/{own}"
         if not games_of(body.said):
             sentence = f"The games there are other builds than this arena's; install palus {__version__} there."
             raise fault(422, "another_build", sentence)
@@ -154,8 +159,10 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
     def take(body: Wanted, request: Request) -> dict[str, Any]:
         """Lease jobs; none when nothing waits for this worker. pause_s: until it is worth asking again then. untended:
         says that some wait for another in vain."""
-        if not body.worker.startswith(f"{request.state.runner}/"):
-            raise fault(403, "not_your_worker", f"{body.worker} belongs to somebody else; say hello first.")
+        account, _, own = body.worker.partition("/")
+        if account != request.state.runner or not own or "/" in own:
+            sentence = f"{body.worker} is not the name of a worker of {request.state.runner}; say hello first."
+            raise fault(403, "not_your_worker", sentence)
         mine = StoreSource(store, body.worker, settings, body.said, trusted=request.state.trusted)
         leases = mine.take(body.jobs)
         if leases:

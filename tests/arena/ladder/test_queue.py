@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from palus.arena.ladder import queue
+from palus.arena.ladder.audit import suspend, suspension
 from palus.arena.ladder.workers import greet
 from palus.errors import LeaseError
 from palus.store import Store, open_store
@@ -190,3 +191,20 @@ def test_pairs_are_forgotten_some_time_after_they_were_logged_and_nothing_else_i
         assert queue.prune(connection, before_ms=50) == 1
         assert queue.prune(connection, before_ms=50) == 0
         assert set(connection.scalars(select(jobs.c.key))) == {"a", "b", "c", *keys} - {"pair:old"}
+
+
+def test_names_with_more_slashes_of_an_older_palus_are_of_one_account(store: Store) -> None:
+    about = {"platform": "test"}
+    with store.write() as connection:
+        for name in ("eve/1/pc", "eve/2/pc"):
+            greet(connection, name, about, trusted=False, now_ms=1)
+        queue.take(connection, "eve/1/pc", [ENV], trusted=False, lease_s=LEASE_S, now_ms=1)
+        assert queue.account_of("eve/1/pc") == queue.account_of("eve/pc") == "eve" != queue.account_of("local-1")
+        audited = {"audit": (99, {"n": 4, "env": ENV})}
+        queue.enqueue(connection, "audit", audited, now_ms=1, not_for=queue.account_of("eve/1/pc"))
+        given = queue.take(connection, "eve/2/pc", [ENV], trusted=True, lease_s=LEASE_S, now_ms=1, count=9)
+        assert len(given) == 2 and queue.names_model(connection, "eve", '"n":2')
+        assert "audit" not in {job.key for job in connection.execute(select(jobs).where(jobs.c.state == "leased"))}
+        assert suspend(connection, "eve/1/pc", "it forged", now_ms=2) == 0
+        assert suspension(connection, "eve/2/pc") == suspension(connection, "eve/pc") == "it forged"
+        assert suspension(connection, "eve-2/pc") is None

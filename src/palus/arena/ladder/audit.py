@@ -124,7 +124,7 @@ def annul_unit(connection: Connection, match_id: str, reason: str, *, now_ms: in
 def workers_with(worker: str, table: Table = workers) -> ColumnElement[bool]:
     """Rows of a worker and of all others that its account answers for."""
     column = table.c.name if table is workers else table.c.worker
-    account, slash, _ = worker.rpartition("/")
+    account, slash, _ = worker.partition("/")
     return column.startswith(f"{account}/", autoescape=True) if slash else column == worker
 
 

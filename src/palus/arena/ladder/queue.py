@@ -54,7 +54,7 @@ def needs_trust(kind: Kind, env: str) -> bool:
 
 def account_of(worker: str) -> str:
     """Who answers for a worker: the account of one from elsewhere, of the arena's own each for itself."""
-    return worker.rpartition("/")[0] or worker
+    return worker.partition("/")[0]
 
 
 def enqueue(
