@@ -253,6 +253,38 @@ def treacherous() -> Model:
     )
 
 
+def amplified(order: str = "here") -> Model:
+    """Multiplies the rounding of a sum by 30,000: in another order of summation, as elsewhere, it chooses otherwise."""
+    model = stock(weight=1.0)
+    weight(model, np.random.default_rng(5).normal(0, 1, 336).astype(np.float32), "factors")
+    weight(model, np.array([3e4], np.float32), "gain")
+    made = [helper.make_node("Mul", ["x", "factors"], ["terms"])]
+    if order == "here":
+        made.append(helper.make_node("ReduceSum", ["terms"], ["sum"], axes=[1], keepdims=1))
+    else:
+        weight(model, np.array([-1, 48, 7], np.int64), "by_seven")
+        made.append(helper.make_node("Reshape", ["terms", "by_seven"], ["sevens"]))
+        made.append(helper.make_node("ReduceSum", ["sevens"], ["parts"], axes=[2], keepdims=0))
+        made.append(helper.make_node("ReduceSum", ["parts"], ["sum"], axes=[1], keepdims=1))
+    rest, size = "terms", 336
+    for parts in (2, 2, 2, 2, 3, 7):
+        size //= parts
+        total = ""
+        for k in range(parts):
+            part = f"part{size}_{k}"
+            made.append(helper.make_node("Slice", [rest], [part], axes=[1], starts=[k * size], ends=[(k + 1) * size]))
+            if total:
+                made.append(helper.make_node("Add", [total, part], [f"total{size}_{k}"]))
+            total = f"total{size}_{k}" if total else part
+        rest = total
+    made += [helper.make_node("Sub", ["sum", rest], ["off"]), helper.make_node("Mul", ["off", "gain"], ["y"])]
+    model = before_branches(model, *made)
+    for tensor in model.graph.initializer:
+        if tensor.name == "weight":
+            tensor.CopyFrom(numpy_helper.from_array(np.array([[1], [-1], [0]], np.float32), "weight"))
+    return model
+
+
 def heavy(width: int, layers: int, doublings: int) -> Model:
     """Multiplies `layers` times by one matrix, after making a batch of 4 2^doublings times as long."""
     model = stock()
@@ -318,6 +350,7 @@ HOSTILE: dict[str, tuple[Callable[[], Model | bytes], str]] = {
     "dice": (dice, "not-repeatable"),
     "gossip": (gossip, "mixes-rows"),
     "gossip that knows the questions": (informed_gossip, "mixes-rows"),
+    "amplified rounding": (amplified, "unsteady"),
     "slow": (lambda: heavy(512, 20, 6), "too-slow"),
     "endless": (endless, "endless"),
     "treacherous": (treacherous, "self-match"),

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 from arena_records import read_log
-from hostile import stock, treacherous
-from sqlalchemy import select, update
+from hostile import amplified, stock, treacherous
+from sqlalchemy import delete, select, update
 from units import contender, house, passed_off
 
 from palus.arena.jobs.worker import Lease, describe_here, play_order, work
 from palus.arena.ladder import audit_jobs, queue
 from palus.arena.ladder.audit import suspension
 from palus.arena.ladder.audit_jobs import OVERDUE_MS, settle
+from palus.arena.ladder.discovery import Entry, Sweep
+from palus.arena.ladder.entries import decide, read_lineup, take_in
 from palus.arena.ladder.inbox import accept, link
 from palus.arena.ladder.log import LogRecord
 from palus.arena.ladder.settings import ArenaSettings
@@ -24,7 +26,7 @@ from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.models.entity import Entity
 from palus.arena.referee.games import env_build
 from palus.store import Store, open_store
-from palus.store.tables import annulments, jobs, workers
+from palus.store.tables import annulments, entries, jobs, workers
 from palus.web.api.status import status
 from palus.web.api.view import Views
 
@@ -181,6 +183,39 @@ def test_every_forfeit_from_elsewhere_is_audited_and_what_cannot_be_played_again
     again = take_audit(store, "bob/pc")
     hand_in(store, again, honest(store, again), share=0.0)
     assert states(store)[1] == ("audit", "done") and struck(store) == set()
+
+
+def test_nobody_is_blamed_for_a_model_that_amplifies_rounding_and_it_is_refused(store: Store) -> None:
+    model, elsewhere = contender("eve/trap", amplified()), contender("eve/trap", amplified("elsewhere"))
+    with store.write() as connection:
+        take_in(connection, Sweep("hub", "SoccerTwos", (Entry(model, 1),), frozenset({"eve/trap"})), {}, now_ms=1)
+        decide(connection, "SoccerTwos", model.sha256, None, {"computation": "c" * 64}, now_ms=2)
+        connection.execute(delete(jobs))
+    order_pair(store, model)
+    first = take(store, "lab/pc")
+    order = replace(Unit.from_payload(first.payload), contenders=(elsewhere, house("random")))
+    for data in elsewhere.models:
+        store.blobs.put(data)
+    hand_in(store, first, passed_off(play_order(worker(store, ""), order), honest(store, first)))
+    again = take_audit(store, "bob/pc")
+    hand_in(store, again, honest(store, again))
+    sentences = settle(store, now_ms=2)
+    assert sentences and all("eve/trap chooses otherwise" in sentence for sentence in sentences), sentences
+    assert struck(store) == {row.id for row in records(store)} and suspended(store) == set()
+    with store.read() as connection:
+        entry = connection.execute(select(entries)).one()
+        assert (entry.state, entry.code) == ("refused", "unsteady")
+        assert read_lineup(connection, "SoccerTwos", repos_per_owner=0).ranked == {}
+    with store.write() as connection:  # the same computation in another file is refused, too
+        other = contender("eve/copy", b"the same, written otherwise")
+        take_in(
+            connection,
+            Sweep("hub", "SoccerTwos", (Entry(other, 3),), frozenset({"eve/trap", "eve/copy"})),
+            {},
+            now_ms=3,
+        )
+        decide(connection, "SoccerTwos", other.sha256, None, {"computation": "c" * 64}, now_ms=4)
+        assert connection.scalar(select(entries.c.code).where(entries.c.repo == "eve/copy")) == "unsteady"
 
 
 def test_a_pair_that_was_taken_before_an_update_of_the_game_is_not_audited(

@@ -85,10 +85,11 @@ def test_timing_is_refused_by_processor_time_not_by_the_clock():
         return np.full((len(observations), 9), 1 / 3, np.float32)
 
     rng = np.random.default_rng(0)
-    questions = probe_rows(Rows(SOCCER, 0), rng)
-    assert probe(answer, questions, SOCCER, max_p99_ms=2.0, rng=rng).p99_ms < 2.0
+    rows = Rows(SOCCER, 0)
+    questions = probe_rows(rows, rng)
+    assert probe(answer, questions, rows, max_p99_ms=2.0, rng=rng).p99_ms < 2.0
     with pytest.raises(RefusedError) as caught:
-        probe(answer, questions, SOCCER, max_p99_ms=1e-6, rng=rng)
+        probe(answer, questions, rows, max_p99_ms=1e-6, rng=rng)
     assert caught.value.refusal.code == "too-slow"
 
 

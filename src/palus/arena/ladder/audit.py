@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, Select, Table, func, insert, select, update
 
+from palus.arena.ladder.entries import refuse
 from palus.arena.ladder.log import lock_log, note_annulments
 from palus.arena.ladder.runner_tests import RatedMatch, suspicions
 from palus.arena.ladder.verification import Verification, verify
+from palus.arena.locked.steady import unsteady
 from palus.arena.referee.games import GAMES
 from palus.arena.referee.result import PLAYED
 from palus.errors import ArenaError
@@ -33,8 +35,8 @@ FORFEITS_FORGIVEN = 2
 """A time-out or a crash that does not happen again may be the fault of a busy machine; so many of a worker's pairs
 within `FORGIVEN_MS` may."""
 FORGIVEN_MS = 24 * 3_600_000
-_SUSPENDED = "worker "
-"""Why a match was struck out begins like this where its worker was suspended."""
+_SUSPENDED, _UNSTEADY = "worker ", "model "
+"""Why a match was struck out begins like this where its worker was suspended, or a model was at fault."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +89,18 @@ def look_again(store: Store, match_id: str) -> Verification:
 def strike_out(
     connection: Connection, found: Sequence[Verification], worker_of: dict[str, str], now_ms: int
 ) -> list[str]:
-    """Strike out what did not verify, and suspend workers from elsewhere for it. Returns a sentence for each.
+    """Strike out what did not verify, and suspend workers from elsewhere for it, or refuse the model whose fault it is.
+    Returns a sentence for each worker.
 
     worker_of: who reported each match.
     """
     failures = [failure for failure in found if failure.ok is False]
     for failure in failures:
-        annul_unit(connection, failure.match_id, failure.sentence, now_ms=now_ms)
-    guilty = [failure for failure in failures if is_elsewhere(worker_of[failure.match_id])]
+        fault = f"{_UNSTEADY}{failure.unsteady[:8]}: " if failure.unsteady else ""
+        annul_unit(connection, failure.match_id, f"{fault}{failure.sentence}", now_ms=now_ms)
+    for model in sorted({failure.unsteady for failure in failures} - {""}):
+        refuse(connection, model, unsteady().refusal, now_ms=now_ms)
+    guilty = [failure for failure in failures if not failure.unsteady and is_elsewhere(worker_of[failure.match_id])]
     reasons = {worker_of[failure.match_id]: failure.sentence for failure in guilty if failure.forged}
     for worker in sorted({worker_of[failure.match_id] for failure in guilty} - reasons.keys()):
         count = _struck_lately(connection, worker, now_ms)
@@ -196,7 +202,8 @@ def _struck_lately(connection: Connection, worker: str, now_ms: int) -> int:
     """Pairs of a worker that came out otherwise when they were played again."""
     filmed = [game.env for game in GAMES.values() if game.filmed]
     own = (matches.c.worker == worker) & matches.c.env.not_in(filmed)
-    own &= ~annulments.c.reason.startswith(_SUSPENDED) & (annulments.c.created_ms > now_ms - FORGIVEN_MS)
+    own &= ~annulments.c.reason.startswith(_SUSPENDED) & ~annulments.c.reason.startswith(_UNSTEADY)
+    own &= annulments.c.created_ms > now_ms - FORGIVEN_MS
     both = annulments.join(matches, matches.c.id == annulments.c.match_id)
     counted = select(func.count(matches.c.unit_id.distinct())).select_from(both).where(own)
     return int(connection.execute(counted).scalar_one())

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, case, insert, select, update
 
 from palus.arena.ladder import queue
 from palus.arena.ladder.discovery import MISSING_FILE, Entry, Sweep
@@ -104,12 +104,13 @@ def decide(
     """Write what validation found to all entries of the files that wait for it; those withdrawn meanwhile stay so.
 
     refusal: None when nothing was wrong. A `computation` in the details that is known already makes the entries those
-    of its entity then.
+    of its entity then, refused if that was refused since.
     """
     verdict: dict[str, Any] = {"details": _json(details), "checked_ms": now_ms}
     if refusal is None:
         computation = details.get("computation")
-        alike = select(entries.c.sha256, entries.c.files).where(
+        told = [entries.c[name] for name in ("sha256", "files", "code", "sentence", "remedy")]
+        alike = select(*told).where(
             entries.c.env == env, entries.c.computation == computation, entries.c.computation.is_not(None)
         )
         first = connection.execute(alike.order_by(entries.c.id).limit(1)).mappings().first()
@@ -118,9 +119,17 @@ def decide(
         verdict |= vars(refusal)
     unchecked = (entries.c.env == env) & (entries.c.file_sha256 == sha256) & entries.c.checked_ms.is_(None)
     pending = unchecked & (entries.c.state == "pending")
-    state = "accepted" if refusal is None else "refused"
+    state = "accepted" if verdict["code"] is None else "refused"
     connection.execute(update(entries).where(pending).values(verdict | {"state": state}))
     connection.execute(update(entries).where(unchecked).values(verdict))
+
+
+def refuse(connection: Connection, sha256: str, refusal: Refusal, *, now_ms: int) -> None:
+    """Refuse an entity that was accepted, for what its matches showed."""
+    accepted = (entries.c.sha256 == sha256) & entries.c.checked_ms.is_not(None) & entries.c.code.is_(None)
+    state = case((entries.c.state == "accepted", "refused"), else_=entries.c.state)
+    verdict = {**vars(refusal), "state": state, "checked_ms": now_ms}
+    connection.execute(update(entries).where(accepted).values(verdict))
 
 
 @dataclass(frozen=True)

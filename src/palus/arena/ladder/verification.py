@@ -29,13 +29,15 @@ STRANGE_SHARE = 0.02
 @dataclass(frozen=True)
 class Verification:
     """What playing a match again gave, or looking at its video. ok: None when it could not be tried. sentence: for
-    people. forged: nobody who played it would have sent this. filmed: only the record and the video were looked at."""
+    people. forged: nobody who played it would have sent this. filmed: only the record and the video were looked at.
+    unsteady: SHA-256 of the model that amplifies rounding, so that nobody else can tell what it chose; "" for none."""
 
     match_id: str
     ok: bool | None
     sentence: str
     forged: bool = False
     filmed: bool = False
+    unsteady: str = ""
 
 
 def verify(store: Store, match_id: str) -> Verification:
@@ -99,8 +101,13 @@ def _judge(record: LogRecord, again: Replayed, said: Sequence[Testimony], shown:
         failed_there = record.result in (forfeit, "void")
         if own.failed == "engine" or (own.failed and not failed_there):
             return _unchecked(record, f"the process of {repo} failed here ({own.failed})")
-    for repo, own in zip(repos, said, strict=True):
-        if own.strange and not own.failed:
+    strange = [(side.entity, own) for side, own in zip(record.sides, said, strict=True) if own.strange]
+    for entity, own in sorted(strange, key=lambda pair: pair[1].is_unsteady):
+        repo = entity.repo
+        if own.is_unsteady and not own.failed:
+            sentence = f"match {record.id}: {repo} chooses otherwise where its observations differ by rounding alone"
+            return Verification(record.id, False, sentence, unsteady=entity.sha256)
+        if not own.failed:
             sentence = f"match {record.id}: {repo} would not have taken {own.strange} of its {own.choices} choices"
             return Verification(record.id, False, sentence, forged=own.strange > STRANGE_SHARE * own.choices)
     ending = _ending(again, said)

@@ -118,7 +118,7 @@ def _examine(model: OpenedModel, file_bytes: int, up_to_ms: float) -> dict[str, 
     check_padding(file_bytes, len(model.graph.model))
     rng = np.random.default_rng()  # of the system's randomness, which nobody knows beforehand
     try:
-        report = probe(model.probabilities, probe_rows(model.rows, rng), model.rows.behavior, up_to_ms, rng)
+        report = probe(model.probabilities, probe_rows(model.rows, rng), model.rows, up_to_ms, rng)
     except (RefusedError, MemoryError):
         raise
     except Exception as error:  # onnxruntime raises its own untyped exceptions

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from palus.arena.locked.frames import Rows
+from palus.arena.locked.steady import is_steady, unsteady
 from palus.arena.models.policies import check_answers
 from palus.arena.models.refusal import RefusedError
 from palus.arena.referee.sampling import entropy
-from palus.types import F32, AnyArray, BehaviorSpec
+from palus.types import F32, AnyArray
 
 ROWS = 200
 BATCH = 4
@@ -44,21 +45,26 @@ class ProbeReport:
 def probe(
     answer: Answer,
     questions: AnyArray,
-    behavior: BehaviorSpec,
+    rows: Rows,
     max_p99_ms: float,
     rng: np.random.Generator,
 ) -> ProbeReport:
     """Ask 200 questions and time the answers.
 
-    answer: [rows, D] -> [rows, sum(branches)].   questions: [200, D].   rng: decides which of them are asked together.
-    Raises RefusedError: "wrong-outputs", "nan-output", "not-probabilities", "not-repeatable", "mixes-rows", "too-slow".
+    answer: [rows, D] -> [rows, sum(branches)].   questions: [200, D], laid out as `rows` says.   rng: decides which of
+    them are asked together.
+    Raises RefusedError: "wrong-outputs", "nan-output", "not-probabilities", "not-repeatable", "mixes-rows", "unsteady",
+    "too-slow".
     """
     fastest_ms = min(_call_ms(answer, questions[:BATCH]) for _ in range(3))
     if fastest_ms > _HOPELESS * max_p99_ms:  # told at once, not after all the questions below
         raise _too_slow(fastest_ms, max_p99_ms)
-    answers = np.concatenate([answer(rows) for rows in np.split(questions, ROWS // BATCH)])
-    check_answers(answers, ROWS, behavior)
+    answers = np.concatenate([answer(batch) for batch in np.split(questions, ROWS // BATCH)])
+    check_answers(answers, ROWS, rows.behavior)
     _check_rows(answer, questions, rng)
+    observations, states, masks = rows.unpack(questions[:_ORDINARY])
+    if not is_steady(lambda seen, memory: answer(rows.pack(seen, memory, masks)), observations, states):
+        raise unsteady()
     p99_ms = _p99_ms(answer, questions, max_p99_ms)
     if p99_ms > max_p99_ms:
         raise _too_slow(p99_ms, max_p99_ms)

@@ -2,42 +2,53 @@
 
 The match itself is played from its action log, so that what a player is shown here is what it was shown there, to the
 bit. Its answers may differ in their last digits where another processor computed them; that moves no action by more
-than `SLACK`.
+than `SLACK`, unless the model amplifies rounding: where actions are not its own it is asked whether it does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from palus.arena.locked.remote import open_contestants
 from palus.arena.locked.sandbox import shared_sandbox
+from palus.arena.locked.steady import SLACK, is_steady
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
 from palus.arena.models.rules import Limits
 from palus.arena.referee import sampling
 from palus.arena.referee.actions import Replayed, replay_match
 from palus.arena.referee.games import playable_game
-from palus.arena.referee.questions import ask, memory_of, questions_for
+from palus.arena.referee.questions import Question, ask, memory_of, questions_for
 from palus.arena.referee.result import Mode
 from palus.envs.recording import I16
-from palus.types import F32, I64, Bool
+from palus.types import F32, I64, AnyArray, Bool
 
-SLACK = 1e-3
-"""Of a probability. Float32 networks agree to 1e-5 across processors."""
+DOUBTS = 32
+"""Decisions with actions that a player does not take, at which it is asked whether rounding alone moves its answers."""
 
 
 @dataclass
 class Testimony:
-    """What a player says to a match. strange, choices: actions that it does not take, of how many. healthy: whether it
-    answered probabilities at the end. failed: why its process ended, "" when it did not."""
+    """What a player says to a match. strange, choices: actions that it does not take, of how many. doubts, unsteady: at
+    how many of these decisions it was asked again, and rounding alone moved its answers. healthy: whether it answered
+    probabilities at the end. failed: why its process ended, "" when it did not."""
 
     strange: int = 0
     choices: int = 0
+    doubts: int = 0
+    unsteady: int = 0
     healthy: bool = True
     failed: str = ""
+
+    @property
+    def is_unsteady(self) -> bool:
+        """Whether what it takes for strange may be its own, drawn where sums are rounded otherwise."""
+        return 2 * self.unsteady > self.doubts
 
 
 def ask_again(
@@ -102,4 +113,11 @@ class _Asking:
                 fits.append(sampling.could_be_best(answer, q.sizes, logged, SLACK))
             else:
                 fits.append(sampling.could_draw(answer, q.thrown(self.seeds, decision), q.sizes, logged, SLACK))
+            if self.sides[side].healthy and not fits[-1].all() and self.sides[side].doubts < DOUBTS:
+                self.sides[side].doubts += 1
+                self.sides[side].unsteady += not is_steady(partial(_answer, q), q.seen, q.states)
         return fits
+
+
+def _answer(question: Question, seen: Mapping[str, AnyArray], states: F32) -> F32:
+    return question.member.answer(seen, states, question.masks)[0]
