@@ -112,6 +112,25 @@ def test_refreshing_as_the_log_grows_and_recomputing_end_in_the_same_bytes(tmp_p
     assert dump(store) == grown
 
 
+@pytest.mark.parametrize("change", [{"result": "void"}, {"rated": False}])
+def test_a_pair_without_a_verdict_that_is_struck_out_leaves_the_same_bytes(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    records = season(FOUR, units=15, seed=2)
+    pair = [record(900, unit=800, **change), record(901, blue="bob/b", purple="ann/a", unit=800, leg=2, **change)]
+    store = make_store(tmp_path, list(FOUR), [*records[:40], *pair])
+    refresher = Refresher(store, SETTINGS)
+    refresher.refresh()
+    with store.write() as connection:
+        connection.execute(insert(annulments).values(match_id=pair[0].id, reason="audit", created_ms=1))
+        connection.execute(insert(annulments).values(match_id=pair[1].id, reason="audit", created_ms=1))
+    add(store, records[40:])
+    refresher.refresh()
+    grown = dump(store)
+    Refresher(store, SETTINGS).recompute()
+    assert dump(store) == grown
+
+
 def test_tables_of_a_palus_that_declared_them_otherwise_are_filled_with_the_same_bytes(tmp_path: Path) -> None:
     store = make_store(tmp_path, list(FOUR), with_replays(season(FOUR, units=15, seed=2), tmp_path))
     Refresher(store, SETTINGS).refresh()

@@ -194,12 +194,12 @@ def struck_out(connection: Connection, env: str) -> set[str]:
 def go_back(connection: Connection, known: Intake, struck: set[str]) -> None:
     """Leave out what is struck out now: before the first such match that was taken in, at the point before it.
 
-    Points after that are to be made again.
+    Void and unrated ones are left out, too: they count as meetings. Points after that are to be made again.
     """
     new = sorted(struck - known.struck)
     firsts = []
     for start in range(0, len(new), _IDS):
-        wanted = matches.c.id.in_(new[start : start + _IDS]) & matches.c.rated & (matches.c.seq <= known.upto_seq)
+        wanted = matches.c.id.in_(new[start : start + _IDS]) & (matches.c.seq <= known.upto_seq)
         firsts.append(connection.scalar(select(func.min(matches.c.seq)).where(wanted)))
     first = min((seq for seq in firsts if seq is not None), default=None)
     if first is not None:
