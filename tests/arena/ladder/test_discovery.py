@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,9 +13,10 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 from huggingface_hub import HfApi
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from palus.arena.ladder.discovery import HuggingFace, Sweep, sweep_hub
+from palus.arena.ladder.entries import decide, read_lineup, take_in
 from palus.arena.referee.games import GAMES
 from palus.envs.arena_game import ArenaGame
 from palus.errors import ArenaError
@@ -22,7 +24,7 @@ from palus.hub.accounts import create_account, issue_token
 from palus.hub.limits import HubLimits
 from palus.hub.server.router import make_hub_router
 from palus.store import Store, open_store
-from palus.store.tables import repos
+from palus.store.tables import entries, repos
 
 ENV = "SoccerTwos"
 TAGS = "---\nlibrary_name: ml-agents\ntags:\n- ML-Agents-SoccerTwos\n- reinforcement-learning\n---\n"
@@ -83,6 +85,30 @@ def test_the_hubs_models_are_found_by_tags_or_by_their_file(store: Store, api: H
     with store.read() as connection:
         head = connection.execute(select(repos.c.head).where(repos.c.name == "ann/tagged")).scalar_one()
     assert (found["ann/tagged"].entity.revision, found["ann/tagged"].entity.owner) == (head, "ann")
+
+
+def test_a_copy_takes_no_place_whoever_is_found_first_and_whatever_its_author_pushes_later(
+    store: Store, api: HfApi
+) -> None:
+    api.create_repo("ann/copy")  # an older repository
+    push(api, "best", {f"{ENV}.onnx": b"a model"})
+    api.upload_file(path_or_fileobj=b"a model", path_in_repo=f"{ENV}.onnx", repo_id="ann/copy")
+    with store.read() as connection:
+        moved_ms = connection.scalar(select(repos.c.modified_ms).where(repos.c.name == "ann/copy"))
+
+    def credited(seen: Sweep) -> set[str]:
+        with store.write() as connection:
+            take_in(connection, seen, {}, now_ms=2**50)
+            decide(connection, ENV, hashlib.sha256(b"a model").hexdigest(), None, {}, now_ms=2**50)
+            return {player.repo for player in read_lineup(connection, ENV, repos_per_owner=0).ranked.values()}
+
+    assert credited(look(store)) == {"ann/best"}, "both found at once"
+    api.upload_file(path_or_fileobj=TAGS.encode(), path_in_repo="README.md", repo_id="ann/best")
+    assert credited(look(store)) == {"ann/best"}, "with a new revision of it"
+    with store.write() as connection:
+        connection.execute(delete(entries))
+    assert credited(look(store, quiet_since_ms=moved_ms)) == {"ann/copy"}, "its author still pushes"
+    assert credited(look(store)) == {"ann/best"}
 
 
 def test_the_models_of_a_team_are_found_together(

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, exists, func, select
 
 from palus.arena.models.entity import Entity, house_player
 from palus.arena.models.rules import arena_rules
@@ -22,18 +22,21 @@ from palus.errors import ArenaError, HubError
 from palus.files import digest_of
 from palus.hub.ids import check_repo_id
 from palus.store.blobs import BlobStore
-from palus.store.tables import commit_files, repo_tags, repos
+from palus.store.tables import commit_files, commits, entries, repo_tags, repos
 
 logger = logging.getLogger(__name__)
 
 Source = Literal["hub", "folder", "hf", "house"]
+
+_PUBLIC = (repos.c.kind == "model") & repos.c.private.is_(False) & repos.c.head.is_not(None)
 
 MISSING_FILE, TOO_LARGE = "missing-file", "too-large"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A revision of a repository that asks to be ranked, as the entity that it would be. pushed_ms: when it came.
+    """A revision of a repository that asks to be ranked, as the entity that it would be. pushed_ms: when its repository
+    first had these files, as far as the source tells; of revisions that have an entry nobody looks it up.
 
     fault: why there is nothing to play. Its files are then those that are there, without a hash if they are too large.
     """
@@ -81,15 +84,36 @@ def sweep_hub(connection: Connection, env: str, *, quiet_since_ms: int) -> Sweep
     for row in connection.execute(wanted.where(commit_files.c.path.in_(game.files))):
         sha256 = row.sha256 if row.size <= arena_rules(game.pictures).max_bytes else None
         files.setdefault(row.commit_id, {})[game.files[row.path]] = sha256
-    public = (repos.c.kind == "model") & repos.c.private.is_(False) & repos.c.head.is_not(None)
+    first_ms = _first_ms(connection, env)
     found, present = [], set()
-    for row in connection.execute(select(repos).where(public).order_by(repos.c.id)):
+    for row in connection.execute(select(repos).where(_PUBLIC).order_by(repos.c.id)):
         if row.modified_ms > quiet_since_ms:
             present.add(row.name)
         elif row.head in files or set(game.tags) <= tags.get(row.id, set()):
             present.add(row.name)
-            found.append(_entry(env, row.name, row.head, files.get(row.head, {}), row.modified_ms))
+            pushed_ms = first_ms.get(row.head, row.modified_ms)
+            found.append(_entry(env, row.name, row.head, files.get(row.head, {}), pushed_ms))
     return Sweep("hub", env, tuple(found), frozenset(present))
+
+
+def _first_ms(connection: Connection, env: str) -> dict[str, int]:
+    """When the repositories' present files of a game were first committed to them all, by the head of each that has no
+    entry yet: a push that changes something else makes no model younger."""
+    at_head = commit_files.alias()
+    same = (commit_files.c.path == at_head.c.path) & (commit_files.c.sha256 == at_head.c.sha256)
+    of_head = (entries.c.repo == repos.c.name) & (entries.c.revision == repos.c.head) & (entries.c.env == env)
+    wanted = (
+        select(repos.c.head, func.min(commits.c.created_ms))
+        .join(at_head, at_head.c.commit_id == repos.c.head)
+        .join(commits, commits.c.repo_id == repos.c.id)
+        .join(commit_files, (commit_files.c.commit_id == commits.c.id) & same)
+        .where(_PUBLIC, at_head.c.path.in_(game_of(env).files), ~exists().where(of_head))
+        .group_by(repos.c.head, at_head.c.path)
+    )
+    first: dict[str, int] = {}
+    for head, ms in connection.execute(wanted):
+        first[head] = max(ms, first.get(head, 0))
+    return first
 
 
 class FolderPool:

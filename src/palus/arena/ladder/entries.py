@@ -1,8 +1,8 @@
 """Who takes part: revisions become entries, entries are validated, and the board is drawn from those accepted.
 
 The rated entity is a set of model files, one per behavior, named by the SHA-256 of all. Sets that compute the same,
-byte for byte equal or not, are one entity, that of the first of them, credited to whoever pushed it; what validation
-said holds for every copy.
+byte for byte equal or not, are one entity, named after the first of them that was checked and credited to whoever
+pushed it first; what validation said holds for every copy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from palus.hub.uploads import pin
 from palus.store.tables import accounts, entries, jobs
 
 HOUR_MS = 3_600_000
-_NAMES = ("id", "source", "repo", "owner", "revision", "files", "sha256", "state", "details")
+_NAMES = ("id", "source", "repo", "owner", "revision", "files", "sha256", "state", "details", "pushed_ms")
 _COLUMNS = select(*(entries.c[name] for name in _NAMES))
 """All that the board is made of."""
 
@@ -153,7 +153,19 @@ def read_lineup(connection: Connection, env: str, *, repos_per_owner: int, befor
     rows = connection.execute(accepted.order_by(entries.c.id)).all()
     if before is not None and rows == before.rows:
         return before
-    return Lineup(rows, _ranked(rows, repos_per_owner), _by_entity(rows))
+    return Lineup(rows, _ranked(rows, repos_per_owner), _by_entity(rows, rows))
+
+
+def by_arrival(rows: Iterable[Row[Any]], known: Iterable[Row[Any]]) -> list[Row[Any]]:
+    """Revisions in the order in which their repositories had their entities first, whatever else was pushed since.
+
+    known: all revisions of them.
+    """
+    first: dict[tuple[str, str], tuple[int, int]] = {}
+    for row in known:
+        key, came = (row.sha256, row.repo), (row.pushed_ms, row.id)
+        first[key] = min(came, first.get(key, came))
+    return sorted(rows, key=lambda row: (first[row.sha256, row.repo], row.id))
 
 
 def _ranked(checked: Sequence[Row[Any]], repos_per_owner: int) -> dict[str, Entity]:
@@ -168,7 +180,7 @@ def _ranked(checked: Sequence[Row[Any]], repos_per_owner: int) -> dict[str, Enti
         for place, row in enumerate(owned)
         if row.source == "house" or repos_per_owner == 0 or place < repos_per_owner
     ]
-    return _by_entity(sorted(active, key=lambda row: row.id))
+    return _by_entity(active, checked)
 
 
 def _judge(
@@ -235,10 +247,10 @@ def _set(connection: Connection, row: Row[Any], values: dict[str, Any]) -> Chang
     return Change(row.repo, row.revision, values["state"])
 
 
-def _by_entity(rows: Iterable[Row[Any]]) -> dict[str, Entity]:
-    """rows: oldest first, so that the first pusher is credited."""
+def _by_entity(rows: Iterable[Row[Any]], known: Iterable[Row[Any]]) -> dict[str, Entity]:
+    """Entities as those who pushed them first are credited with them. known: see `by_arrival`."""
     first: dict[str, Row[Any]] = {}
-    for row in rows:
+    for row in by_arrival(rows, known):
         first.setdefault(row.sha256, row)
     return {sha256: entity_of(row) for sha256, row in first.items()}
 

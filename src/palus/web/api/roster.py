@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, not_, select
 
+from palus.arena.ladder.entries import by_arrival
 from palus.arena.referee.games import game_of
 from palus.store.derived import Standing, fields, ratings
 from palus.store.tables import entries
@@ -120,7 +121,7 @@ def read_roster(connection: Connection) -> Roster:
     """Everything that entries and derived ratings say, from one connection."""
     never_in = entries.c.code.is_not(None) | entries.c.checked_ms.is_(None)
     shown = select(entries).where(not_(never_in & (entries.c.state == "withdrawn")))
-    rows = list(connection.execute(shown.order_by(entries.c.pushed_ms.desc(), entries.c.id.desc())))
+    rows = list(connection.execute(shown.order_by(entries.c.id.desc())))
     entries_of: dict[str, list[Row[Any]]] = {}
     for row in rows:
         entries_of.setdefault(row.repo, []).append(row)
@@ -152,12 +153,11 @@ def _current_entities(newest_first: list[Row[Any]], rated: Boards) -> dict[str, 
     return current
 
 
-def _credited(newest_first: list[Row[Any]], current: dict[str, dict[str, str]]) -> Iterable[Row[Any]]:
+def _credited(rows: list[Row[Any]], current: dict[str, dict[str, str]]) -> Iterable[Row[Any]]:
     """One entry per entity: the first pusher among those whose current revision it is, else the first of all."""
     chosen: dict[str, tuple[bool, Row[Any]]] = {}
-    for entry in reversed(newest_first):
-        if entry.sha256 is None:
-            continue
+    named = [entry for entry in rows if entry.sha256 is not None]
+    for entry in by_arrival(named, named):
         is_current = current.get(entry.env, {}).get(entry.repo) == entry.sha256
         standing = chosen.get(entry.sha256)
         if standing is None or (is_current and not standing[0]):
