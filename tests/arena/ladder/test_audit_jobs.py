@@ -13,18 +13,20 @@ from sqlalchemy import delete, select, update
 from units import contender, house, passed_off
 
 from palus.arena.jobs.worker import Lease, describe_here, play_order, work
-from palus.arena.ladder import audit_jobs, queue
+from palus.arena.ladder import audit_jobs, queue, refresh
 from palus.arena.ladder.audit import suspension
 from palus.arena.ladder.audit_jobs import OVERDUE_MS, settle
 from palus.arena.ladder.discovery import Entry, Sweep
 from palus.arena.ladder.entries import decide, read_lineup, take_in
 from palus.arena.ladder.inbox import accept, link
 from palus.arena.ladder.log import LogRecord
+from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource, untended
 from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.models.entity import Entity
-from palus.arena.referee.games import env_build
+from palus.arena.referee.games import env_build, layout_of
+from palus.arena.referee.result import verdict_events
 from palus.store import Store, open_store
 from palus.store.tables import annulments, entries, jobs, workers
 from palus.web.api.status import status
@@ -216,6 +218,38 @@ def test_nobody_is_blamed_for_a_model_that_amplifies_rounding_and_it_is_refused(
         )
         decide(connection, "SoccerTwos", other.sha256, None, {"computation": "c" * 64}, now_ms=4)
         assert connection.scalar(select(entries.c.code).where(entries.c.repo == "eve/copy")) == "unsteady"
+
+
+def contradicted(unit: UnitReport, *, by_state: bool) -> UnitReport:
+    """With other ends than their actions lead to: other hashes of them, or other winners."""
+    told = []
+    for match in unit.matches:
+        result = replace(match.result, final_state="f" * 64)
+        if not by_state:
+            won, score = ("win2", (0, 1)) if match.result.result == "win1" else ("win1", (1, 0))
+            events = verdict_events(layout_of("SoccerTwos"), won, "goal", match.result.duration_ticks)
+            result = replace(match.result, result=won, score=score, cause="goal", events=events)
+        told.append(replace(match, result=result))
+    return replace(unit, matches=tuple(told))
+
+
+@pytest.mark.parametrize("by_state", [True, False])
+def test_a_match_that_its_own_actions_contradict_is_found_without_any_audit(store: Store, by_state: bool) -> None:
+    order_pair(store)
+    first = take(store, "eve/pc")
+    hand_in(store, first, contradicted(honest(store, first), by_state=by_state), share=0.0)
+    assert states(store) == [("pair", "done")]
+    Refresher(store, SETTINGS).refresh()
+    assert suspended(store) == {"eve/pc"} and struck(store) == {row.id for row in records(store)}
+
+
+def test_an_honest_match_is_no_reason_to_look_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    order_pair(store, contender("tom/t", treacherous()))
+    first = take(store, "lab/pc")
+    hand_in(store, first, honest(store, first), share=0.0)
+    monkeypatch.setattr(refresh, "look_again", None)
+    Refresher(store, SETTINGS).refresh()
+    assert struck(store) == set() and {row.result for row in records(store)} == {"forfeit1", "forfeit2"}
 
 
 def test_a_pair_that_was_taken_before_an_update_of_the_game_is_not_audited(

@@ -14,6 +14,7 @@ from sqlalchemy import select
 from palus.arena.ladder.log import LogRecord
 from palus.arena.referee.actions import replay_match
 from palus.arena.referee.replay import encode_replay
+from palus.arena.referee.result import PLAYED
 from palus.envs.recording import Recording
 from palus.errors import ReplayError, StorageError
 from palus.store import Store
@@ -53,7 +54,8 @@ def read_replay(store: Store, record: LogRecord) -> bytes:
 def recording_of(record: LogRecord, actions: bytes) -> Recording:
     """A match of a game that repeats, played again. Raises ReplayError where it comes out otherwise here."""
     again = replay_match(record.env, record.seed, actions)
-    if again.state != record.final_state:
+    told = (record.result, tuple(record.score)) if record.result in PLAYED else (None, (0, 0))
+    if again.state != record.final_state or (again.result, again.score) != told:
         raise ReplayError(
             f"match {record.id} comes out otherwise here than it was logged: another build of {record.env} played it "
             f"(palus {record.build.version}), or another kind of processor"

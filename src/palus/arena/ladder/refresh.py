@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, delete, insert, select, update
 
+from palus.arena.ladder.audit import look_again, strike_out
 from palus.arena.ladder.derive import (
     Interval,
     field_row,
@@ -26,13 +27,14 @@ from palus.arena.ladder.intake import Intake, go_back, load, read_on, save, stru
 from palus.arena.ladder.log import LogRecord
 from palus.arena.ladder.match_files import read_actions, recording_of
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.referee.games import game_of
+from palus.arena.referee.games import env_build, game_of
 from palus.arena.referee.replay import decode_replay
 from palus.errors import ArenaError, ReplayError, StorageError
 from palus.ratings import bradley_terry
 from palus.store import Store
 from palus.store.derived import DERIVED, fields, play_stats, rating_points, ratings
-from palus.store.tables import matches
+from palus.store.engine import now_ms
+from palus.store.tables import annulments, matches
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +83,7 @@ class Refresher:
         self.refresh()
         while self._read_some_replays():
             pass
+        self.refresh()  # without what these showed to be false
 
     def _refresh_env(self, env: str) -> bool:
         """What is known is put back at the end: where something stops half-way it is read again, the store did not."""
@@ -148,7 +151,8 @@ class Refresher:
     def _read_some_replays(self) -> bool:
         """Statistics of the next replays that have none yet; False when there is none left.
 
-        A replay that is missing or damaged is passed over, and told of once.
+        A replay that is missing or damaged is passed over, and told of once. A match that its own actions contradict is
+        looked at again at once, and costs who sent it its trust.
         """
         with self._store.read() as connection:
             if self._stats_seq is None:  # not the whole log again at every start
@@ -159,15 +163,28 @@ class Refresher:
             batch = connection.execute(wanted.order_by(matches.c.seq).limit(_STATS_PER_TRANSACTION)).all()
             there = play_stats.c.match_id.in_([row.id for row in batch])
             done = set(connection.scalars(select(play_stats.c.match_id).where(there)))
-        found = [(row.id, self._statistics(row.id, row.record)) for row in batch if row.id not in done]
+        doubtful: list[LogRecord] = []
+        found = [(row.id, self._statistics(row.id, row.record, doubtful)) for row in batch if row.id not in done]
         rows = [{"match_id": match_id, "stats": stats} for match_id, stats in found if stats is not None]
         if rows:
             with self._store.write() as connection:
                 connection.execute(insert(play_stats), rows)
+        for record in doubtful:
+            self._look_again(record)
         self._stats_seq = batch[-1].seq if batch else self._stats_seq
         return bool(batch)
 
-    def _statistics(self, match_id: str, line: str) -> str | None:
+    def _look_again(self, record: LogRecord) -> None:
+        with self._store.read() as connection:
+            if connection.scalar(select(annulments.c.match_id).where(annulments.c.match_id == record.id)) is not None:
+                return
+        found = look_again(self._store, record.id)
+        with self._store.write() as connection:
+            for sentence in strike_out(connection, [found], {record.id: record.runner.worker}, now_ms()):
+                logger.error("audit: %s", sentence)
+
+    def _statistics(self, match_id: str, line: str, doubtful: list[LogRecord]) -> str | None:
+        """doubtful: where a record goes that its own actions contradict in the build that is here."""
         try:
             record = LogRecord.from_json(line)
             game = game_of(record.env)
@@ -179,8 +196,10 @@ class Refresher:
                 replay = self._store.blobs.read(record.replay.sha256)
                 recording = decode_replay(replay, source=f"match {record.id}").recordings[0]
             statistics = game.play_statistics(recording)
-        except ReplayError as error:  # a stranger may have sent it, and fills no log: audits find out
+        except ReplayError as error:  # a stranger may have sent it, and fills no log
             logger.debug("no play statistics of match %s: %s", match_id, error)
+            if record.replay is None and env_build(record.env).build_hash == record.build.build_hash:
+                doubtful.append(record)
             return None
         except (StorageError, ArenaError) as error:
             logger.warning("no play statistics of match %s: %s", match_id, error)
