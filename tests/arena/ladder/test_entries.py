@@ -7,19 +7,21 @@ import os
 from pathlib import Path
 
 import pytest
-from arena_records import sha
-from sqlalchemy import select
+from arena_records import record, sha
+from sqlalchemy import event, select, update
 
 from palus.arena.ladder import queue
 from palus.arena.ladder.discovery import Entry, FolderPool, Source, Sweep, sweep_house
-from palus.arena.ladder.entries import decide, read_lineup, take_in
+from palus.arena.ladder.entries import decide, forget, read_lineup, take_in
 from palus.arena.ladder.field_picture import Ledger, take_picture
+from palus.arena.ladder.log import append
+from palus.arena.ladder.scheduler import PeriodicSweep, run_sweep
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.models.entity import Entity
 from palus.arena.models.refusal import Refusal
 from palus.hub.accounts import create_account
 from palus.store import Store, open_store
-from palus.store.tables import entries
+from palus.store.tables import entries, jobs
 
 ENV = "SoccerTwos"
 BAD = Refusal("wrong-contract", "obs_1 is missing", "export again")
@@ -192,6 +194,49 @@ def test_a_repository_that_is_gone_is_withdrawn_and_comes_back_with_its_verdict(
         assert take(store, found("ann/a"), found("bob/b")) == [("ann/a", "accepted"), ("bob/b", "refused")]
         assert on_board(store) == ["ann/a"]
         assert take(store) == [("ann/a", "withdrawn"), ("bob/b", "withdrawn")]
+
+
+def test_a_sweep_that_changes_nothing_keeps_nobody_from_writing(store: Store) -> None:
+    offered = [sweep(found("ann/a"), found("bob/b"))]
+    periodic = PeriodicSweep(lambda env: offered[-1], 1.0)
+    written: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        written.extend(word for word in ("BEGIN IMMEDIATE", "UPDATE", "INSERT") if statement.startswith(word))
+
+    event.listen(store.engine, "before_cursor_execute", note)
+    run_sweep(store, periodic, ArenaSettings())
+    assert written.count("BEGIN IMMEDIATE") == 1
+    accept_file(store, "ann/a")
+    for changed, then in ((False, offered[-1]), (True, sweep(found("ann/a"))), (False, sweep(found("ann/a")))):
+        offered.append(then)
+        written.clear()
+        run_sweep(store, periodic, ArenaSettings())
+        assert bool(written) == changed, then
+
+
+def test_refused_revisions_that_no_repository_shows_are_forgotten_with_their_checks(store: Store) -> None:
+    played = record(1, blue="ann/lost", purple="bob/b")
+    with store.write() as connection:
+        append(connection, [played], finished_ms=1)
+    revisions = [found("ann/a", f"bad {n}", str(n)) for n in range(3)]
+    others = [found("ann/lost", "ann/lost"), found("bob/b"), found("gone/a", "gone")]
+    take(store, *revisions, *others)
+    with store.write() as connection:
+        for file in ("bad 0", "bad 1", "bad 2", "ann/lost", "gone"):
+            decide(connection, ENV, sha(file), BAD, {}, now_ms=10)
+        connection.execute(update(jobs).values(state="done"))
+    accept_file(store, "bob/b")
+    take(store, revisions[-1], found("bob/b"))
+    assert forget(store, before_ms=10) == 0, "for some time they stay"
+    assert forget(store, before_ms=11) == 3 and forget(store, before_ms=11) == 0
+    with store.read() as connection:
+        rows = connection.execute(select(entries.c.repo, entries.c.state).order_by(entries.c.id)).all()
+        kept = {key.rpartition(":")[2] for key in connection.scalars(select(jobs.c.key))}
+    assert rows == [("ann/a", "refused"), ("ann/lost", "withdrawn"), ("bob/b", "accepted")]
+    assert kept == {sha("bad 2"), sha("ann/lost"), sha("bob/b")}
+    assert take(store, revisions[-1], found("bob/b"), found("cy/c", "gone")) == [("cy/c", "pending")]
+    assert waiting(store) == ["cy/c"], "it is checked again"
 
 
 def test_models_of_another_hub_do_not_take_the_names_of_people_here(store: Store) -> None:

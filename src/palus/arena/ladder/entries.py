@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, case, insert, select, update
+from sqlalchemy import Connection, Row, case, delete, exists, insert, select, tuple_, update
 
 from palus.arena.ladder import queue
 from palus.arena.ladder.discovery import MISSING_FILE, Entry, Sweep
@@ -22,9 +22,13 @@ from palus.arena.models.refusal import Refusal
 from palus.arena.models.rules import arena_rules
 from palus.arena.referee.games import game_of
 from palus.hub.uploads import pin
-from palus.store.tables import accounts, entries, jobs
+from palus.store import Store
+from palus.store.tables import accounts, entries, jobs, matches
 
 HOUR_MS = 3_600_000
+FORGOTTEN_AT_ONCE = 5000
+_AT_ONCE, _FEW = 500, 30
+"""Names in one condition; in one of two, each of which is looked for with each of the other."""
 _NAMES = ("id", "source", "repo", "owner", "revision", "files", "sha256", "state", "details", "pushed_ms")
 _COLUMNS = select(*(entries.c[name] for name in _NAMES))
 """All that the board is made of."""
@@ -39,28 +43,30 @@ class Change:
     state: str
 
 
+def news(connection: Connection, sweep: Sweep, params: Mapping[str, Any] | None) -> Sweep | None:
+    """What `take_in` would change anything for; None for nothing. Reads only, so that nobody waits for it."""
+    sweep = _without_names_here(connection, sweep)
+    known = _known(connection, sweep)
+    found = [entry for entry in sweep.found if _is_due(known.get((entry.entity.repo, entry.entity.revision)), params)]
+    return replace(sweep, found=tuple(found)) if found or _gone(connection, sweep) else None
+
+
 def take_in(connection: Connection, sweep: Sweep, params: Mapping[str, Any] | None, *, now_ms: int) -> list[Change]:
-    """Bring the entries in line with what a source offers.
+    """Bring the entries in line with what a source offers, or with the `news` of it.
 
     params: what the game's matches are set to here; None when this arena does not play the game: entries then wait
     until it does. New revisions are queued for validation, or share the verdict on an equal file. Entries of
     repositories that are gone or no longer ask for matches are withdrawn; they come back with the repository. What
     another hub has under the name of somebody here is as good as gone: two people would be one owner.
     """
-    if sweep.source == "hf":
-        ours = owners_here(connection)
-        sweep = replace(
-            sweep,
-            found=tuple(entry for entry in sweep.found if entry.entity.owner.lower() not in ours),
-            present=frozenset(repo for repo in sweep.present if repo.partition("/")[0].lower() not in ours),
-        )
-    known = {
-        (row.repo, row.revision): row for row in connection.execute(select(entries).where(entries.c.env == sweep.env))
-    }
+    sweep = _without_names_here(connection, sweep)
+    known = _known(connection, sweep)
     changes = []
     for found in sweep.found:
         entity = found.entity
         row = known.get((entity.repo, entity.revision))
+        if not _is_due(row, params):
+            continue
         if row is None:
             verdict = _judge(connection, sweep, found, params, now_ms)
             facts = {
@@ -79,17 +85,84 @@ def take_in(connection: Connection, sweep: Sweep, params: Mapping[str, Any] | No
             if entity.sha256:
                 pin(connection, dict(entity.files).values())
             changes.append(Change(entity.repo, entity.revision, verdict["state"]))
-        elif row.checked_ms is None and (row.state != "pending" if params is not None else row.state != "waiting"):
+        elif row.checked_ms is None:
             changes.append(_set(connection, row, _judge(connection, sweep, found, params, now_ms)))
-        elif row.state == "withdrawn" or (row.state == "waiting" and params is not None):
+        else:
             changes.append(_set(connection, row, {"state": "accepted" if row.code is None else "refused"}))
-    there = [row for row in known.values() if row.state != "withdrawn"]
-    ours = owners_here(connection) if any(row.source == "hf" for row in there) else set()  # with those of this sweep
-    for row in there:
-        is_displaced = row.source == "hf" and row.repo.partition("/")[0].lower() in ours
-        if is_displaced or (row.source == sweep.source and row.repo not in sweep.present):
-            changes.append(_set(connection, row, {"state": "withdrawn"}))
-    return changes
+    return changes + [_set(connection, row, {"state": "withdrawn"}) for row in _gone(connection, sweep)]
+
+
+def _without_names_here(connection: Connection, sweep: Sweep) -> Sweep:
+    if sweep.source != "hf":
+        return sweep
+    ours = owners_here(connection)
+    return replace(
+        sweep,
+        found=tuple(entry for entry in sweep.found if entry.entity.owner.lower() not in ours),
+        present=frozenset(repo for repo in sweep.present if repo.partition("/")[0].lower() not in ours),
+    )
+
+
+def _known(connection: Connection, sweep: Sweep) -> dict[tuple[str, str], Row[Any]]:
+    """The entries of what a sweep found, by repository and revision: not all that there ever were."""
+    columns = [entries.c[name] for name in ("id", "repo", "revision", "state", "code", "checked_ms")]
+    wanted = select(*columns).where(entries.c.env == sweep.env)
+    rows: list[Row[Any]] = []
+    for start in range(0, len(sweep.found), _FEW):
+        some = [entry.entity for entry in sweep.found[start : start + _FEW]]
+        named = entries.c.repo.in_([entity.repo for entity in some])
+        rows += connection.execute(wanted.where(named, entries.c.revision.in_([entity.revision for entity in some])))
+    return {(row.repo, row.revision): row for row in rows}
+
+
+def _is_due(row: Row[Any] | None, params: Mapping[str, Any] | None) -> bool:
+    """Whether a revision that is offered has no entry, or another state than it should have."""
+    if row is None:
+        return True
+    if row.checked_ms is None:
+        return bool(row.state != ("pending" if params is not None else "waiting"))
+    return bool(row.state == "withdrawn" or (row.state == "waiting" and params is not None))
+
+
+def _gone(connection: Connection, sweep: Sweep) -> list[Row[Any]]:
+    """Entries that are to be withdrawn."""
+    live = entries.c.state.in_(("pending", "waiting", "accepted", "refused")) & (entries.c.env == sweep.env)
+    there = connection.execute(select(entries.c.source, entries.c.repo).where(live).distinct()).all()
+    ours = owners_here(connection) if any(row.source == "hf" for row in there) else set()
+    gone = [
+        (row.source, row.repo)
+        for row in there
+        if (row.source == sweep.source and row.repo not in sweep.present)
+        or (row.source == "hf" and row.repo.partition("/")[0].lower() in ours)
+    ]
+    rows: list[Row[Any]] = []
+    for start in range(0, len(gone), _AT_ONCE):
+        named = tuple_(entries.c.source, entries.c.repo).in_(gone[start : start + _AT_ONCE])
+        rows += connection.execute(select(entries).where(live, named))
+    return sorted(rows, key=lambda row: row.id)
+
+
+def forget(store: Store, *, before_ms: int) -> int:
+    """Delete entries that were refused before a time, have no match in the log, and that their repositories show no
+    more: those are gone, or have newer revisions. Returns how many those were. What is pushed again is checked again.
+    """
+    newer = entries.alias()
+    replaced = exists().where(newer.c.repo == entries.c.repo, newer.c.env == entries.c.env, newer.c.id > entries.c.id)
+    played = exists().where(matches.c.blue == entries.c.sha256) | exists().where(matches.c.purple == entries.c.sha256)
+    refused = entries.c.code.is_not(None) & (entries.c.checked_ms < before_ms)
+    stale = refused & ((entries.c.state == "withdrawn") | ((entries.c.state == "refused") & replaced)) & ~played
+    with store.read() as connection:
+        wanted = select(entries.c.id, entries.c.env, entries.c.file_sha256).where(stale).limit(FORGOTTEN_AT_ONCE)
+        rows = connection.execute(wanted).all()
+    for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start : start + _AT_ONCE]
+        with store.write() as connection:
+            connection.execute(delete(entries).where(entries.c.id.in_([row.id for row in some]), stale))
+            files = {f"validate:{row.env}:{row.file_sha256}": row.file_sha256 for row in some if row.file_sha256}
+            kept = connection.scalars(select(entries.c.file_sha256).where(entries.c.file_sha256.in_(files.values())))
+            others = set(kept)
+            queue.forget_checks(connection, [key for key, sha256 in files.items() if sha256 not in others])
+    return len(rows)
 
 
 def owners_here(connection: Connection) -> set[str]:

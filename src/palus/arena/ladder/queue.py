@@ -197,6 +197,12 @@ def prune(connection: Connection, *, before_ms: int) -> int:
     return int(connection.execute(delete(jobs).where(jobs.c.id.in_(some.scalar_subquery()))).rowcount)
 
 
+def forget_checks(connection: Connection, keys: Collection[str]) -> None:
+    """Forget validations that are over: what was checked may be checked again then."""
+    over = jobs.c.key.in_(keys) & jobs.c.state.in_(("done", "failed"))
+    connection.execute(delete(jobs).where(over))
+
+
 def drop_reports(connection: Connection, job_ids: Collection[int]) -> None:
     """Forget what was reported of these jobs: the next `reap` hands them out again."""
     change = {"state": "leased", "lease_until_ms": 0, "report": None}

@@ -67,7 +67,10 @@ class PeriodicSweep:
 
 
 def run_sweep(store: Store, periodic: PeriodicSweep, settings: ArenaSettings) -> None:
-    """Ask a source and take in what it offers. One that cannot be reached offers what it did before."""
+    """Ask a source and take in what it offers. One that cannot be reached offers what it did before.
+
+    Others are kept from writing only while something changes, and not while it is found out what that is.
+    """
     others = [env for env in GAMES if env not in settings.envs] if periodic.for_all else []
     for env in (*settings.envs, *others):
         try:
@@ -75,8 +78,13 @@ def run_sweep(store: Store, periodic: PeriodicSweep, settings: ArenaSettings) ->
         except ArenaError as error:
             logger.warning("%s", error)
             continue
+        params = settings.params_of(env)
+        with store.read() as connection:
+            news = entries.news(connection, sweep, params)
+        if news is None:
+            continue
         with store.write() as connection:
-            changes = entries.take_in(connection, sweep, settings.params_of(env), now_ms=now_ms())
+            changes = entries.take_in(connection, news, params, now_ms=now_ms())
         for change in changes:
             logger.info("%s %s: %s", change.repo, change.revision[:8], change.state)
 
