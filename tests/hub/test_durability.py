@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import socket
@@ -25,7 +26,7 @@ from palus.hub.limits import Buckets, HubLimits
 from palus.hub.refusals import TooLargeError
 from palus.hub.repos import Repo, create_repo, delete_repo, find_repo, list_repos, read_file
 from palus.hub.server.context import Hub
-from palus.hub.uploads import Incoming, collect_garbage, day_bytes_left, keep_upload
+from palus.hub.uploads import Incoming, collect_garbage, day_bytes_left, keep_upload, pin
 from palus.store import Store, open_store
 from palus.store.blobs import Blob, BlobWriter
 from palus.store.tables import blobs
@@ -122,6 +123,7 @@ def make_repo(store: Store, account: Account, name: str, files: dict[str, bytes]
 def test_the_sweep_takes_what_nothing_names_and_nothing_else(store: Store, ada: Account) -> None:
     shared, alone, striker, goalie = b"shared", b"alone", b"strikes", b"keeps"
     entered = {"Striker.onnx": striker, "Goalie.onnx": goalie}
+    make_repo(store, ada, "refused", {"SoccerTwos.onnx": b"no model, and never played"})
     first = make_repo(store, ada, "first", {"s": shared, "a": alone, **entered})
     make_repo(store, ada, "second", {"s": shared})
     replay = store.blobs.put(b"a replay, stored by the arena")
@@ -130,12 +132,16 @@ def test_the_sweep_takes_what_nothing_names_and_nothing_else(store: Store, ada: 
     with store.write() as connection:
         seen = sweep_hub(connection, "StrikersVsGoalie", quiet_since_ms=2**62)
         assert [change.repo for change in take_in(connection, seen, {}, now_ms=1)] == ["ada/first"]
+        seen = sweep_hub(connection, "SoccerTwos", quiet_since_ms=2**62)
+        assert [change.repo for change in take_in(connection, seen, {}, now_ms=1)] == ["ada/refused"]
+        pin(connection, [hashlib.sha256(file).hexdigest() for file in (striker, goalie)])
         delete_repo(connection, first)
-        third = find_repo(connection, "model", "ada/third")
-        assert third is not None
-        delete_repo(connection, third)
+        for name in ("ada/refused", "ada/third"):
+            repo = find_repo(connection, "model", name)
+            assert repo is not None
+            delete_repo(connection, repo)
     assert collect_garbage(store) == 0, "for a day everything stays"
-    assert collect_garbage(store, OLD) == 2
+    assert collect_garbage(store, OLD) == 3
     with store.read() as connection:
         kept = set(connection.execute(select(blobs.c.sha256)).scalars())
     assert {store.blobs.read(sha256) for sha256 in kept} == {shared, striker, goalie, store.blobs.read(replay.sha256)}

@@ -97,12 +97,13 @@ def may_reuse(connection: Connection, caller: Caller, sha256: str) -> bool:
 
 
 def pin(connection: Connection, hashes: Collection[str]) -> None:
-    """Keep these bytes when their repository is gone: matches that are played with them are verified by them."""
-    connection.execute(update(blobs).where(blobs.c.sha256.in_(hashes)).values(pinned=True))
+    """Keep these bytes when their repository is gone: matches that were played with them are verified by them."""
+    swept = blobs.c.sha256.in_(hashes) & blobs.c.pinned.is_(False)
+    connection.execute(update(blobs).where(swept).values(pinned=True))
 
 
 def collect_garbage(store: Store, older_than_ms: int = DAY_MS) -> int:
-    """Remove uploaded bytes that no commit has named for a day and no entry ever did. Returns how many blobs went.
+    """Remove uploaded bytes that no commit has named for a day and no match ever did. Returns how many blobs went.
 
     Call it from time to time; each call handles a limited number. Bytes that the arena stored itself have no row among
     the hub's blobs and are never touched.

@@ -67,7 +67,7 @@ blobs = Table(
     Column("size", BigInteger, nullable=False),
     Column("git_sha1", COMMIT, nullable=False, comment="id that git gives a blob of these bytes"),
     Column("created_ms", BigInteger, nullable=False),
-    Column("pinned", Boolean, nullable=False, comment="an entry named them, or they were here before: never swept"),
+    Column("pinned", Boolean, nullable=False, comment="a match named them, or they were here before: never swept"),
 )
 
 # Who brought bytes to the hub: whoever did may commit them by their hash alone, and they count against a daily quota.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from arena_records import read_log
 from hostile import amplified, stock, treacherous
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, insert, select, update
 from units import contender, house, passed_off
 
 from palus.arena.jobs.worker import Lease, describe_here, play_order, work
@@ -28,7 +28,7 @@ from palus.arena.models.entity import Entity
 from palus.arena.referee.games import env_build, layout_of
 from palus.arena.referee.result import verdict_events
 from palus.store import Store, open_store
-from palus.store.tables import annulments, entries, jobs, workers
+from palus.store.tables import annulments, blobs, entries, jobs, workers
 from palus.web.api.status import status
 from palus.web.api.view import Views
 
@@ -218,6 +218,18 @@ def test_nobody_is_blamed_for_a_model_that_amplifies_rounding_and_it_is_refused(
         )
         decide(connection, "SoccerTwos", other.sha256, None, {"computation": "c" * 64}, now_ms=4)
         assert connection.scalar(select(entries.c.code).where(entries.c.repo == "eve/copy")) == "unsteady"
+
+
+def test_files_are_kept_when_a_match_that_was_played_with_them_is_logged(store: Store) -> None:
+    (sha256,) = (sha256 for _, sha256 in ANN.files)
+    with store.write() as connection:
+        row = {"sha256": sha256, "size": 1, "git_sha1": "0" * 40, "created_ms": 1, "pinned": False}
+        connection.execute(insert(blobs).values(row))
+    order_pair(store)
+    first = take(store, "lab/pc")
+    hand_in(store, first, honest(store, first), share=0.0)
+    with store.read() as connection:
+        assert connection.scalar(select(blobs.c.pinned)) is True
 
 
 def contradicted(unit: UnitReport, *, by_state: bool) -> UnitReport:

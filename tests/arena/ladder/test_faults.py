@@ -110,7 +110,7 @@ def test_a_result_is_stored_whole_or_not_at_all_whatever_step_breaks(tmp_path: P
     isolated = ["workers"] if report_of(report).isolation != "none" else []
     stages = (
         (lambda: accept(store, delivery, now_ms=7), set(), ["jobs"]),
-        (lambda: link(store, now_ms=8), 1, ["matches", "log_heads", *decided, *isolated, "workers", "jobs"]),
+        (lambda: link(store, now_ms=8), 1, ["matches", "log_heads", "blobs", *decided, *isolated, "workers", "jobs"]),
     )
     for stage, answer, written in stages:
         before = everything(store)

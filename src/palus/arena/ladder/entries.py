@@ -21,7 +21,6 @@ from palus.arena.models.entity import Entity
 from palus.arena.models.refusal import Refusal
 from palus.arena.models.rules import arena_rules
 from palus.arena.referee.games import game_of
-from palus.hub.uploads import pin
 from palus.store import Store
 from palus.store.tables import accounts, entries, jobs, matches
 
@@ -82,8 +81,6 @@ def take_in(connection: Connection, sweep: Sweep, params: Mapping[str, Any] | No
                 "pushed_ms": found.pushed_ms or now_ms,
             }
             connection.execute(insert(entries).values(facts | verdict))
-            if entity.sha256:
-                pin(connection, dict(entity.files).values())
             changes.append(Change(entity.repo, entity.revision, verdict["state"]))
         elif row.checked_ms is None:
             changes.append(_set(connection, row, _judge(connection, sweep, found, params, now_ms)))

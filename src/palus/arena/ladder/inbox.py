@@ -32,6 +32,7 @@ from palus.arena.models.refusal import Refusal
 from palus.arena.referee.actions import encode_actions
 from palus.arena.referee.games import env_build, game_of, layout_of
 from palus.errors import ArenaError, FalseReportError
+from palus.hub.uploads import pin
 from palus.store import Store
 from palus.store.tables import jobs, matches, workers
 
@@ -114,7 +115,9 @@ def link(store: Store, *, now_ms: int, audit_share: float = 0.0) -> int:
             known |= ids
             tally[row.worker] += len(ids)
             sound.append(row)
-        append(connection, [record for row in sound for record in records[row.id]], now_ms, actions)
+        linked = [record for row in sound for record in records[row.id]]
+        append(connection, linked, now_ms, actions)
+        pin(connection, {sha256 for record in linked for side in record.sides for _, sha256 in side.entity.files})
         for row in sound:
             _carry_out(connection, row, noted[row.id], now_ms)
             if row.kind == "pair":
