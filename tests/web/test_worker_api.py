@@ -314,6 +314,24 @@ def test_a_false_report_costs_the_account_its_trust_and_an_administrator_gives_i
     assert served.source(worker="new").take()
 
 
+def test_what_a_stranger_writes_clears_no_terminal_and_adds_no_line_where_its_suspension_is_read(
+    served: Served,
+) -> None:
+    with served.store.write() as connection:
+        connection.execute(delete(jobs).where(jobs.c.kind == "validate"))
+    source = served.source()
+    (lease,) = source.take()
+    report = to_json(play_order(source, Unit.from_payload(lease.payload)))
+    result = json.loads(report["games"][0]["result"])
+    result["sides"][0]["repo"] = "\x1b[2J\x1b]0;owned\x07\nERROR: \u202eenif si lla"
+    report["games"][0]["result"] = json.dumps(result, separators=(",", ":"), sort_keys=True)
+    body = {"reports": [{"job": lease.job_id, "secret": lease.secret, "report": report}]}
+    assert served.post("finish", body)[1]["code"] == "false_report"
+    with served.store.read() as connection:
+        reason = connection.scalar(select(workers.c.suspended).where(workers.c.name == "lab/pc")) or ""
+    assert "?[2J?]0;owned??ERROR: ?enif si lla" in reason and reason.isprintable()
+
+
 @pytest.mark.parametrize(
     "about",
     [{"platform": ["x"]}, {"platform": "x" * 1000}, {"runtimes": ["numpy"]}, {"runtimes": {"a": {}}}, {"games": "all"}],

@@ -147,9 +147,11 @@ def suspension(connection: Connection, worker: str) -> str | None:
 def suspend(connection: Connection, worker: str, reason: str, *, now_ms: int) -> int:
     """Take no more results from a worker and strike out all it has sent. Returns how many matches that were.
 
-    A worker from elsewhere goes with all others of its account: it could take another name at any time.
+    A worker from elsewhere goes with all others of its account: it could take another name at any time. A reason may
+    hold what a stranger wrote, and is read in terminals: what does not print becomes a question mark.
     Raises ArenaError when there is no such worker.
     """
+    reason = "".join(character if character.isprintable() else "?" for character in reason)
     changed = connection.execute(update(workers).where(workers_with(worker)).values(suspended=reason))
     if changed.rowcount == 0:
         raise ArenaError(f"there is no worker {worker}; the status page lists them")
