@@ -367,6 +367,18 @@ def test_nothing_is_made_for_readers_who_have_left(store: Store, monkeypatch: py
         assert len(begun) == 3
 
 
+def test_a_reader_whose_body_never_comes_takes_no_turn(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrived: list[Any] = []
+    file = Answers.file
+    monkeypatch.setattr(Answers, "file", lambda *what: (arrived.append(what), file(*what))[1])
+    path = "/api/arena/matches/ab/replay"
+    with arena(store, hub_limits=HubLimits(body_grace_s=10 * PATIENCE_S)) as address, ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(say(address, head_of("GET", path, "Content-Length: 5")))
+        until(lambda: len(arrived) == 3)
+        assert ask(address, path).status_code == 404
+
+
 def test_matches_and_their_replays_are_metered_on_their_own(store: Store) -> None:
     with arena(store, limits=WebLimits(matches_per_s=0.001, matches_burst=2)) as address:
         paths = [f"/api/arena/matches/ab{more}" for more in ("", "/page.html", "/replay")]

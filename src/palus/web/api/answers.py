@@ -8,6 +8,7 @@ that the event loop stays free for everything that is ready.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import hashlib
 import time
@@ -86,14 +87,6 @@ def _make(view: View, build: Build, stamp: object) -> _Kept:
     return _Kept(stamp, body, made_s, made_s - started_s)
 
 
-async def _has_left(request: Request) -> bool:
-    try:
-        await request.body()  # a GET has none, but the end of the connection comes after it
-    except ClientDisconnect:
-        return True
-    return await request.is_disconnected()
-
-
 class Answers:
     """Builds, keeps and sends the JSON of pages. Used from the event loop only."""
 
@@ -160,8 +153,12 @@ class Answers:
 
         Nothing is made for a reader who has left before it was their turn.
         """
+        with contextlib.suppress(ClientDisconnect):
+            # A GET has no body, but the end of the connection comes after it. Whoever announced one and is silent waits
+            # here, and takes no turn from others.
+            await request.body()
         async with self._turns:
-            if await _has_left(request):
+            if await request.is_disconnected():
                 return Response(status_code=204)
             return await asyncio.get_running_loop().run_in_executor(self._files, make)
 
