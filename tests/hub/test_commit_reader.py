@@ -6,6 +6,7 @@ import base64
 import json
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from palus.hub.commits import Message, Put, Remove
 from palus.hub.refusals import InvalidInputError, RefusedRequestError, TooLargeError
-from palus.hub.server.ndjson import CommitReader
+from palus.hub.server.ndjson import MAX_CHANGES, CommitReader
 from palus.store import BlobStore
 
 HEADER = {"key": "header", "value": {"summary": "First", "description": "Push", "parentCommit": "a" * 40}}
@@ -109,6 +110,34 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path
     with pytest.raises(TooLargeError, match="longer than 64 KiB"):
         for _ in range(3):
             reader.feed(b"x" * 40_000)
+
+
+class Watched(bytes):
+    """Counts how many of its bytes are copied."""
+
+    copied = 0
+
+    def __getitem__(self, where: Any) -> Any:
+        piece = Watched(super().__getitem__(where))
+        Watched.copied += len(piece)
+        return piece
+
+
+def test_many_lines_at_once_are_copied_once_each(tmp_path: Path) -> None:
+    removes = ({"key": "deletedFile", "value": {"path": str(number)}} for number in range(MAX_CHANGES - 1))
+    body = Watched(ndjson(HEADER, file_line("a", b"abc"), *removes))
+    reader = CommitReader(BlobStore(tmp_path).open_writer, lambda writer: writer.keep(), 10, 10)
+    Watched.copied = 0
+    reader.feed(body)
+    assert len(reader.finish()[1]) == MAX_CHANGES
+    assert Watched.copied <= len(body)
+
+
+@pytest.mark.parametrize("line", [b"\n", b'{"key": "deletedFile", "value": {"path": "a"}}\n'], ids=["empty", "change"])
+def test_lines_are_counted_the_empty_ones_too(tmp_path: Path, line: bytes) -> None:
+    assert read(BlobStore(tmp_path), ndjson(HEADER) + line * MAX_CHANGES, [])[0].title == "First"
+    with pytest.raises(TooLargeError, match="more than 10000 lines"):
+        read(BlobStore(tmp_path), ndjson(HEADER) + line * (MAX_CHANGES + 1), [])
 
 
 @settings(deadline=None, max_examples=100)

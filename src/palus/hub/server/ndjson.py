@@ -43,7 +43,7 @@ class CommitReader:
         self, open_writer: Callable[[], BlobWriter], keep: Callable[[BlobWriter], Blob], file_bytes: int, all_bytes: int
     ) -> None:
         self._open, self._keep, self._file_bytes, self._bytes_left = open_writer, keep, file_bytes, all_bytes
-        self._line, self._searched = bytearray(), 0
+        self._line, self._searched, self._lines = bytearray(), 0, 0
         self._content: _Base64Writer | None = None
         self._content_open = False
         self._message: Message | None = None
@@ -51,14 +51,16 @@ class CommitReader:
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body."""
-        while data:
-            data = self._feed_content(data) if self._content_open else self._feed_line(data)
+        start = 0
+        while start < len(data):
+            start = self._feed_content(data, start) if self._content_open else self._feed_line(data, start)
 
     def finish(self) -> tuple[Message, list[Put | Remove]]:
         """The commit, once its whole body was fed; the bytes of its files are stored."""
         if self._content_open:
             raise InvalidInputError("the commit ends in the middle of a file; send it again")
-        self._end_line()
+        if self._line:
+            self._end_line()
         if self._message is None:
             raise InvalidInputError("the commit has no header line; send one before or after its files")
         return self._message, self._changes
@@ -68,24 +70,25 @@ class CommitReader:
         if self._content is not None:
             self._content.writer.discard()
 
-    def _feed_line(self, data: bytes) -> bytes:
-        """Collect bytes outside a content up to the end of the line or the start of a content; returns the rest."""
-        newline = data.find(b"\n")
-        part = (data if newline < 0 else data[:newline])[: _MAX_LINE + 1]
+    def _feed_line(self, data: bytes, start: int) -> int:
+        """Collect bytes outside a content up to the end of the line or the start of a content; returns where that is
+        in the data."""
+        newline = data.find(b"\n", start)
+        end = len(data) if newline < 0 else newline
         before = len(self._line)
-        self._line += part
+        self._line += data[start : min(end, start + _MAX_LINE + 1)]
         if found := _CONTENT.search(self._line, self._searched):
             del self._line[found.end() :]
             self._searched = found.end()
             self._start_content()
-            return data[found.end() - before :]
+            return start + found.end() - before
         self._searched = max(self._searched, len(self._line) - _MAX_KEY)
         if len(self._line) > _MAX_LINE:
             raise TooLargeError(f"a line of the commit is longer than {show_bytes(_MAX_LINE)} beside its content")
         if newline < 0:
-            return b""
+            return end
         self._end_line()
-        return data[newline + 1 :]
+        return newline + 1
 
     def _start_content(self) -> None:
         if self._content is not None:
@@ -93,21 +96,24 @@ class CommitReader:
         limit = min(self._file_bytes, self._bytes_left)
         self._content, self._content_open = _Base64Writer(self._open(), limit), True
 
-    def _feed_content(self, data: bytes) -> bytes:
+    def _feed_content(self, data: bytes, start: int) -> int:
         assert self._content is not None
-        quote = data.find(b'"')
-        self._content.write(data if quote < 0 else data[:quote])
+        quote = data.find(b'"', start)
+        self._content.write(data[start:] if quote < 0 else data[start:quote])
         if quote < 0:
-            return b""
+            return len(data)
         self._content.end()
         self._bytes_left -= self._content.writer.size
         self._content_open = False
-        return data[quote:]  # the quote closes the string, empty by now, in the collected line
+        return quote  # it closes the string, empty by now, in the collected line
 
     def _end_line(self) -> None:
         line, content = bytes(self._line).strip(), self._content
         self._line, self._searched = bytearray(), 0
+        self._lines += 1
         try:
+            if self._lines > MAX_CHANGES + 1:  # the header is one; empty ones take time too
+                raise TooLargeError(f"the commit has more than {MAX_CHANGES} lines of changes; split it")
             if line:
                 key, value = _parse_line(line)
                 self._take(key, value, content)
@@ -117,8 +123,6 @@ class CommitReader:
                 content.writer.discard()
 
     def _take(self, key: str, value: dict[str, Any], content: _Base64Writer | None) -> None:
-        if len(self._changes) >= MAX_CHANGES:
-            raise TooLargeError(f"the commit has more than {MAX_CHANGES} changes; split it")
         if key == "header":
             self._message = _read_message(value)
         elif key == "file":
