@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -125,22 +125,23 @@ def add_commit(
     connection: Connection,
     store: BlobStore,
     repo: Repo,
-    changes: Iterable[Put | Remove],
+    changes: Sequence[Put | Remove],
     message: Message,
     author: str,
     limits: HubLimits,
 ) -> str:
     """Apply changes to the head; returns the new head, or the old one when nothing changes.
 
-    Call inside `store.write()`. Raises InvalidInputError, TooLargeError, RefusedRequestError where the head moved on or
-    the day is over, and, when the repository is gone, RepoNotFoundError.
+    Call inside `store.write()`, where every other writer waits, after `check_number`. Raises InvalidInputError,
+    TooLargeError, RefusedRequestError where the head moved on or the day is over, and, when the repository is gone,
+    RepoNotFoundError.
     """
     head = _lock_head(connection, repo)
     if message.parent and not head.startswith(message.parent):
         sentence = f"{repo.name} is at {head[:12]}, not at {message.parent[:12]}; fetch it and try again"
         raise RefusedRequestError(sentence, status=412)
     before = {file.path: file for file in list_files(connection, head)}
-    after = _apply(connection, store, before, changes)
+    after = _apply(before, changes, _stored_files(connection, changes))
     if after == before:
         return head
     _check_tree(after, limits)
@@ -159,35 +160,56 @@ def _lock_head(connection: Connection, repo: Repo) -> str:
     return str(head)
 
 
-def _apply(
-    connection: Connection, store: BlobStore, before: dict[str, File], changes: Iterable[Put | Remove]
-) -> dict[str, File]:
-    after = dict(before)
-    for change in changes:
+def _apply(before: Mapping[str, File], changes: Sequence[Put | Remove], stored: Mapping[Put, File]) -> dict[str, File]:
+    """The files after changes, in the time that reading them takes: nobody looks at all files for each of them."""
+    put = {path: (0, file) for path, file in before.items()}  # with the number of the change that put it there
+    emptied: dict[str, int] = {}  # folder -> the last change that emptied it
+
+    def is_there(path: str) -> bool:
+        return path in put and all(emptied.get(folder, 0) <= put[path][0] for folder in ("", *_folders(path)))
+
+    for number, change in enumerate(changes, start=1):
         if isinstance(change, Put):
-            after[change.path] = _stored_file(connection, store, change)
+            put[change.path] = number, stored[change]
         elif change.folder:
-            prefix = f"{change.path}/" if change.path else ""
-            after = {path: file for path, file in after.items() if not path.startswith(prefix)}
-        elif after.pop(change.path, None) is None:
+            emptied[change.path] = number
+        elif is_there(change.path):
+            del put[change.path]
+        else:
             raise InvalidInputError(f"there is no file {change.path} to delete; see the repository's list of files")
-    return after
+    return {path: file for path, (_, file) in put.items() if is_there(path)}
 
 
-def _stored_file(connection: Connection, store: BlobStore, put: Put) -> File:
-    row = connection.execute(select(blobs.c.size, blobs.c.git_sha1).where(blobs.c.sha256 == put.sha256)).first()
-    if row is None or not store.has(put.sha256):
-        raise InvalidInputError(f"the bytes of {put.path} ({put.sha256[:12]}) are not here; upload them again")
-    return File(put.path, put.sha256, row.size, put.lfs, row.git_sha1)
+def _stored_files(connection: Connection, changes: Sequence[Put | Remove]) -> dict[Put, File]:
+    puts = {change for change in changes if isinstance(change, Put)}
+    wanted = blobs.c.sha256.in_({put.sha256 for put in puts})
+    rows = {row.sha256: row for row in connection.execute(select(blobs).where(wanted))}
+    for put in puts:
+        if put.sha256 not in rows:
+            raise InvalidInputError(f"the bytes of {put.path} ({put.sha256[:12]}) are not here; upload them again")
+    return {put: File(put.path, put.sha256, rows[put.sha256].size, put.lfs, rows[put.sha256].git_sha1) for put in puts}
+
+
+def _folders(path: str) -> Iterator[str]:
+    """Every folder that a path lies in, but for the root."""
+    return (path[:end] for end, character in enumerate(path) if character == "/")
+
+
+def check_number(changes: Sequence[Put | Remove], limits: HubLimits) -> None:
+    """Raises TooLargeError for changes that put more files than a repository may have."""
+    _check_files(len({change.path for change in changes if isinstance(change, Put)}), limits)
+
+
+def _check_files(number: int, limits: HubLimits) -> None:
+    if number > limits.repo_files:
+        raise TooLargeError(f"the repository would have {number} files; at most {limits.repo_files} are allowed")
 
 
 def _check_tree(files: dict[str, File], limits: HubLimits) -> None:
-    if len(files) > limits.repo_files:
-        raise TooLargeError(f"the repository would have {len(files)} files; at most {limits.repo_files} are allowed")
+    _check_files(len(files), limits)
     for path in files:
-        parents = path.split("/")[:-1]
-        for depth in range(1, len(parents) + 1):
-            if (folder := "/".join(parents[:depth])) in files:
+        for folder in _folders(path):
+            if folder in files:
                 raise InvalidInputError(f"{folder} would be a file and a folder at once (of {path}); rename one")
 
 

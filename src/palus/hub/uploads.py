@@ -15,7 +15,7 @@ from palus.hub.commits import DAY_MS
 from palus.hub.limits import HubLimits, show_bytes
 from palus.hub.refusals import TooLargeError
 from palus.store import Store
-from palus.store.blobs import Blob, BlobWriter
+from palus.store.blobs import Blob, BlobStore, BlobWriter
 from palus.store.engine import now_ms
 from palus.store.tables import blob_claims, blobs, commit_files, commits, repos
 
@@ -81,19 +81,19 @@ def day_bytes_left(connection: Connection, account_id: int, limits: HubLimits) -
     return limits.day_bytes - int(connection.execute(recent).scalar_one() or 0)
 
 
-def may_reuse(connection: Connection, caller: Caller, sha256: str) -> bool:
-    """Whether a caller may commit stored bytes by their hash: they brought them, or can read them in a repository.
+def reusable(connection: Connection, store: BlobStore, caller: Caller, hashes: Collection[str]) -> set[str]:
+    """The hashes whose bytes are stored and that a caller may commit by them: they brought the bytes, or can read them
+    in a repository.
 
     Otherwise a hash alone, which is no secret, would open private files.
     """
-    claimed = select(blob_claims.c.sha256).where(
-        blob_claims.c.sha256 == sha256, blob_claims.c.account_id == caller.account_id
-    )
+    claimed = exists().where(blob_claims.c.sha256 == blobs.c.sha256, blob_claims.c.account_id == caller.account_id)
     readable = select(commit_files.c.sha256).select_from(commit_files.join(commits).join(repos))
-    readable = readable.where(commit_files.c.sha256 == sha256)
+    readable = readable.where(commit_files.c.sha256 == blobs.c.sha256)
     if not caller.is_admin:
         readable = readable.where(or_(repos.c.private.is_(False), repos.c.owner_id == caller.account_id))
-    return any(connection.execute(query.limit(1)).first() for query in (claimed, readable))
+    query = select(blobs.c.sha256).where(blobs.c.sha256.in_(hashes), or_(claimed, readable.exists()))
+    return {sha256 for sha256 in connection.scalars(query) if store.has(sha256)}
 
 
 def pin(connection: Connection, hashes: Collection[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import hmac
@@ -9,6 +10,7 @@ import os
 import secrets
 import time
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from fastapi import Request
 from sqlalchemy import Connection
@@ -26,6 +28,7 @@ class Hub:
 
     def __init__(self, store: Store, limits: HubLimits) -> None:
         self.store, self.limits, self.incoming = store, limits, Incoming()
+        self._committing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._secret = _shared_secret(store.folder / "upload.key")  # signs upload addresses
         self._requests = Buckets(limits.requests_per_s, limits.request_burst)
         self._bad_tokens = Buckets(limits.bad_tokens_per_minute / 60, limits.bad_tokens_per_minute)
@@ -50,6 +53,11 @@ class Hub:
         if caller is None:
             raise NotSignedInError("this needs a token; run `hf auth login`, or set HF_TOKEN")
         return caller
+
+    def committing(self, caller: Caller) -> asyncio.Lock:
+        """Held while a commit of theirs is written: an account's commits wait for each other, and not in threads and
+        the queue of writers, which are everybody's."""
+        return self._committing.setdefault(caller.account_id, asyncio.Lock())
 
     def readable(self, connection: Connection, caller: Caller | None, kind: Kind, name: str) -> Repo:
         """The repository, if the caller may see it. Raises NotSignedInError, RepoNotFoundError."""

@@ -21,7 +21,7 @@ from palus.hub.refusals import InvalidInputError, TooLargeError
 from palus.hub.server.context import Hub
 from palus.hub.server.route import STREAMED_BODY, HubRoute, pieces
 from palus.hub.server.shapes import Json, LfsBatch, LfsObject
-from palus.hub.uploads import day_bytes_left, keep_upload, may_reuse, over_quota
+from palus.hub.uploads import day_bytes_left, keep_upload, over_quota, reusable
 
 VALID_S = 3600
 _MEDIA_TYPE = "application/vnd.git-lfs+json"
@@ -43,7 +43,7 @@ def make_lfs_router(hub: Hub, kind: repos.Kind) -> APIRouter:
         store, limits = hub.store, hub.limits
         with store.read() as connection:
             repo = hub.writable(connection, caller, kind, f"{owner}/{name}")
-            here = {o.oid for o in body.objects if store.blobs.has(o.oid) and may_reuse(connection, caller, o.oid)}
+            here = reusable(connection, store.blobs, caller, {item.oid for item in body.objects})
             left = day_bytes_left(connection, caller.account_id, limits)
         missing = [item for item in body.objects if item.oid not in here]
         if missing and max(item.size for item in missing) > limits.lfs_bytes:
@@ -71,7 +71,7 @@ def make_lfs_router(hub: Hub, kind: repos.Kind) -> APIRouter:
         blobs = hub.store.blobs
         with hub.store.read() as connection:
             hub.writable(connection, caller, kind, f"{owner}/{name}")
-            known = may_reuse(connection, caller, body.oid) and blobs.has(body.oid)
+            known = reusable(connection, blobs, caller, {body.oid})
         if not known or blobs.local(body.oid).stat().st_size != body.size:
             raise InvalidInputError(f"object {body.oid[:12]} of {body.size} bytes did not arrive; upload it again")
         return {"oid": body.oid, "size": body.size}

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from palus.hub import repos
 from palus.hub.accounts import Caller
-from palus.hub.commits import MAIN, Message, Put, Remove, add_commit, list_files
+from palus.hub.commits import MAIN, Message, Put, Remove, add_commit, check_number, list_files
 from palus.hub.ids import check_path
 from palus.hub.limits import commit_body_bytes, show_bytes
 from palus.hub.refusals import ForbiddenError, InvalidInputError, RefusedRequestError, TooLargeError
@@ -18,7 +18,7 @@ from palus.hub.server.context import Hub
 from palus.hub.server.ndjson import CommitReader
 from palus.hub.server.route import STREAMED_BODY, HubRoute, pieces
 from palus.hub.server.shapes import FileToUpload, Json, Preupload, Settings
-from palus.hub.uploads import day_bytes_left, keep_upload, may_reuse
+from palus.hub.uploads import day_bytes_left, keep_upload, reusable
 
 _CLIENT = re.compile(r"hf_hub/(\d+)\.(\d+)")
 # From this version on a client with hf_xet never uses LFS, whatever the server says, and a server cannot see whether
@@ -92,7 +92,8 @@ def make_upload_router(hub: Hub, kind: repos.Kind) -> APIRouter:
             allowed,
         )
         message, changes = await _read(request, reader, body_bytes)
-        head = await run_in_threadpool(add, caller, repo, message, changes)
+        async with hub.committing(caller):
+            head = await run_in_threadpool(add, caller, repo, message, changes)
         url = f"{request.base_url}{repos.URL_PREFIX[kind]}{repo.name}/commit/{head}"
         return {"success": True, "commitOid": head, "commitUrl": url, "hookOutput": ""}
 
@@ -118,10 +119,13 @@ def make_upload_router(hub: Hub, kind: repos.Kind) -> APIRouter:
 
     def add(caller: Caller, repo: repos.Repo, message: Message, changes: list[Put | Remove]) -> str:
         blobs = hub.store.blobs
+        check_number(changes, limits)
+        by_hash = {change.sha256: change.path for change in changes if isinstance(change, Put) and change.lfs}
+        with hub.store.read() as connection:
+            missing = by_hash.keys() - reusable(connection, blobs, caller, by_hash)
+        if missing:
+            raise ForbiddenError(f"the bytes of {by_hash[min(missing)]} were not uploaded by you; upload them first")
         with hub.store.write() as connection:
-            for change in changes:
-                if isinstance(change, Put) and change.lfs and not may_reuse(connection, caller, change.sha256):
-                    raise ForbiddenError(f"the bytes of {change.path} were not uploaded by you; upload them first")
             return add_commit(connection, blobs, repo, changes, message, caller.name, limits)
 
     return router

@@ -1,0 +1,153 @@
+"""Changes applied to a list of files: what comes out, and what that takes from everybody else who writes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import event
+from web_server import serving
+
+from palus.hub.accounts import create_account, issue_token
+from palus.hub.commits import File, Put, Remove, _apply, list_files
+from palus.hub.limits import HubLimits
+from palus.hub.refusals import InvalidInputError
+from palus.hub.repos import create_repo, find_repo
+from palus.hub.server import upload
+from palus.hub.uploads import keep_upload
+from palus.store import Store, open_store
+from palus.web.app import make_app
+
+DATA = b"known"
+OID = hashlib.sha256(DATA).hexdigest()
+
+
+def file_of(put: Put) -> File:
+    return File(put.path, put.sha256, 1, put.lfs, "")
+
+
+def one_by_one(before: dict[str, File], changes: list[Put | Remove]) -> dict[str, File]:
+    """What changes mean, written down without a thought of time."""
+    after = dict(before)
+    for change in changes:
+        if isinstance(change, Put):
+            after[change.path] = file_of(change)
+        elif change.folder:
+            after = {p: f for p, f in after.items() if change.path and not p.startswith(f"{change.path}/")}
+        elif after.pop(change.path, None) is None:
+            raise InvalidInputError("not there")
+    return after
+
+
+paths = st.sampled_from(["a", "b", "a/b", "a/c", "a/b/c", "ab/c"])
+puts = st.builds(Put, paths, st.sampled_from("12"))
+folders = st.builds(Remove, st.sampled_from(["", "a", "a/b", "ab", "c"]), st.just(True))
+removes = st.builds(Remove, paths)
+
+
+@settings(deadline=None, max_examples=300)
+@given(before=st.lists(puts), changes=st.lists(st.one_of(puts, puts, folders, removes)))
+def test_changes_mean_what_they_mean_one_after_another(before: list[Put], changes: list[Put | Remove]) -> None:
+    there = {put.path: file_of(put) for put in before}
+    stored = {change: file_of(change) for change in changes if isinstance(change, Put)}
+    try:
+        expected = one_by_one(there, changes)
+    except InvalidInputError:
+        with pytest.raises(InvalidInputError, match="no file"):
+            _apply(there, changes, stored)
+    else:
+        assert _apply(there, changes, stored) == expected
+
+
+def test_a_thousand_files_make_removing_folders_no_slower() -> None:
+    changes: list[Put | Remove] = [Remove(f"folder{number}", folder=True) for number in range(5000)]
+
+    def seconds(files: int) -> float:
+        before = {f"f{number}": file_of(Put(f"f{number}", "1")) for number in range(files)}
+        started = time.thread_time()
+        assert len(_apply(before, changes, {})) == files
+        return time.thread_time() - started
+
+    assert min(seconds(1000) for _ in range(3)) < 20 * min(seconds(1) for _ in range(3))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_store(tmp_path / "arena")
+    yield opened
+    opened.close()
+
+
+@contextmanager
+def ada_at_a_hub(store: Store) -> Iterator[httpx.Client]:
+    """A client with ada's token; there are ada/one and ada/two, and the bytes of DATA are hers."""
+    with store.write() as connection:
+        account = create_account(connection, "ada")
+        for name in ("one", "two"):
+            create_repo(connection, "model", account, name, False, HubLimits())
+        token = issue_token(connection, "ada", "test")
+    with store.blobs.open_writer() as writer:
+        writer.write(DATA)
+        keep_upload(store, writer, account.id, HubLimits())
+    headers = {"Authorization": f"Bearer {token}"}
+    with (
+        serving(make_app(store)) as address,
+        httpx.Client(base_url=address, headers=headers, timeout=60, trust_env=False) as client,
+    ):
+        yield client
+
+
+def commit(client: httpx.Client, files: int, repo: str = "one") -> httpx.Response:
+    values = [{"path": f"f{number}", "algo": "sha256", "oid": OID, "size": len(DATA)} for number in range(files)]
+    lines = [{"key": "header", "value": {"summary": "t"}}, *({"key": "lfsFile", "value": value} for value in values)]
+    body = "\n".join(map(json.dumps, lines))
+    return client.post(f"/api/models/ada/{repo}/commit/main", content=body)
+
+
+def test_too_many_files_are_refused_before_the_database_is_asked(store: Store) -> None:
+    with ada_at_a_hub(store) as client, store.write():  # whoever wants to write waits
+        refused = commit(client, HubLimits().repo_files + 1)
+    assert refused.status_code == 413 and "1001 files" in refused.json()["error"]
+
+
+def test_known_bytes_are_looked_up_all_at_once(store: Store) -> None:
+    asked: list[str] = []
+    event.listen(store.engine, "before_cursor_execute", lambda *what: asked.append(what[2]))
+    with ada_at_a_hub(store) as client:
+        asked.clear()
+        assert commit(client, 300).status_code == 200
+        assert sum("blobs" in statement for statement in asked) < 10
+    with store.read() as connection:
+        repo = find_repo(connection, "model", "ada/one")
+        assert repo is not None and len(list_files(connection, repo.head)) == 300
+
+
+def test_commits_of_an_account_wait_for_each_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once, most, lock, reusable = 0, 0, threading.Lock(), upload.reusable
+
+    def counted(*what: Any) -> Any:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        time.sleep(0.1)
+        with lock:
+            at_once -= 1
+        return reusable(*what)
+
+    monkeypatch.setattr(upload, "reusable", counted)
+    with ada_at_a_hub(store) as client, ThreadPoolExecutor(4) as pool:
+        sent = [pool.submit(commit, client, 1 + number, repo) for number in range(2) for repo in ("one", "two")]
+        assert {answer.result().status_code for answer in sent} == {200}
+    assert most == 1
