@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from postgres import postgres_server, postgres_url  # noqa: F401
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, event, insert, select, update
 from synthetic_arena import ENV, SyntheticArena, sha_of
 from web_server import serving
 
@@ -28,6 +28,7 @@ from palus.ratings.interval import score_interval, share_intervals
 from palus.store import Store, open_store
 from palus.store.derived import DERIVED, play_stats
 from palus.store.tables import annulments, entries, jobs, matches, workers
+from palus.web.api import summaries
 from palus.web.api.compare import SequentialTest, verdict
 from palus.web.api.view import Views
 from palus.web.app import WebLimits, make_app
@@ -265,6 +266,27 @@ def test_comparing_says_whether_the_second_is_better(client: TestClient, arena: 
         arena.play("ada/one", "bob/two", "win1", "win2")
     assert get(client, f"compare/{ENV}/bob/two/ada/one")["test"]["state"] == "better"
     assert get(client, f"compare/{ENV}/ada/one/bob/two")["test"]["state"] == "not better"
+
+
+def test_a_comparison_reads_the_newest_matches_between_the_two_and_no_others(
+    client: TestClient, arena: SyntheticArena, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(20):
+        arena.play("ada/one", "cy/three", "win1", "win2")
+        arena.play("bob/two", "cy/three", "win1", "win2")
+    asked: list[Any] = []
+    event.listen(store.engine, "before_cursor_execute", lambda *what: asked.append(what[2:4]))
+    assert get(client, f"compare/{ENV}/bob/two/ada/one")["head_to_head"]["games"] == 12
+    of_matches = [(text, values) for text, values in asked if "matches.blue = ?" in text]
+    assert len(of_matches) == 2
+    with store.read() as connection:
+        for text, values in of_matches:
+            plan = [step[-1] for step in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)]
+            read = [step.split(" (")[0] for step in plan if "matches USING" in step]
+            assert read == [f"SEARCH matches USING INDEX ix_matches_{side}_seq" for side in ("blue", "purple")]
+    monkeypatch.setattr(summaries, "MOST_MEETINGS", 4)
+    page = get(client, f"compare/{ENV}/ada/one/bob/two")
+    assert [page["head_to_head"]["games"], len(page["matches"])] == [4, 4]
 
 
 def test_players_of_two_games_are_compared_in_the_one_that_is_asked_for(client: TestClient, store: Store) -> None:

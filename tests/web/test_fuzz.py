@@ -36,7 +36,14 @@ def test_no_request_makes_the_server_fail(tmp_path: Path) -> None:
     app = make_app(
         store,
         hub_limits=HubLimits(requests_per_s=many, request_burst=many),
-        limits=WebLimits(requests_per_s=many, request_burst=many, matches_per_s=many, matches_burst=many),
+        limits=WebLimits(
+            requests_per_s=many,
+            request_burst=many,
+            matches_per_s=many,
+            matches_burst=many,
+            comparisons_per_s=many,
+            comparisons_burst=many,
+        ),
     )
     with serving(app) as address:
         command = [sys.executable, "-m", "schemathesis.cli", "run", f"{address}/openapi.json"]

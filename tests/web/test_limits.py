@@ -30,7 +30,7 @@ from palus.hub.repos import create_repo
 from palus.hub.server import manage
 from palus.store import Store, open_store
 from palus.web import events, exports
-from palus.web.api import router
+from palus.web.api import answers, router
 from palus.web.api.answers import Answers
 from palus.web.app import WebLimits, make_app
 from palus.web.connections import ConnectionLimits
@@ -343,6 +343,32 @@ def test_a_crowd_that_waits_for_large_files_keeps_nobody_else_waiting(
             assert {answer.result().status_code for answer in waiting} == {status}
 
 
+def test_a_crowd_that_compares_keeps_no_board_waiting_and_is_sent_away_when_it_is_large(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, begun = threading.Event(), list[str]()
+
+    def slowly(*_what: Any) -> None:
+        begun.append("comparison")
+        assert go_on.wait(PATIENCE_S)
+
+    monkeypatch.setattr(router, "compare", slowly)
+    monkeypatch.setattr(answers, "MAX_WAITING", 3)
+    paths = [f"/api/arena/compare/SoccerTwos/ada/one/bob/m{number}" for number in range(5)]
+    with arena(store) as address, ThreadPoolExecutor(5) as crowd:
+        try:
+            waiting = [crowd.submit(ask, address, path) for path in paths]
+            until(lambda: sum(answer.done() for answer in waiting) == 2 and len(begun) == 2)
+            for board in ("recent/SoccerTwos", "leaderboard/SoccerTwos", "status"):
+                assert ask(address, f"/api/arena/{board}").status_code == 200
+        finally:
+            go_on.set()
+        found = [answer.result() for answer in waiting]
+        assert sorted(answer.status_code for answer in found) == [404, 404, 404, 503, 503]
+        assert {answer.headers.get("Retry-After") for answer in found} == {None, "5"}
+        assert ask(address, paths[0]).status_code == 404
+
+
 def test_nothing_is_made_for_readers_who_have_left(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on, begun = threading.Event(), list[str]()
     read = router.read_match
@@ -382,6 +408,13 @@ def test_a_reader_whose_body_never_comes_takes_no_turn(store: Store, monkeypatch
 def test_matches_and_their_replays_are_metered_on_their_own(store: Store) -> None:
     with arena(store, limits=WebLimits(matches_per_s=0.001, matches_burst=2)) as address:
         paths = [f"/api/arena/matches/ab{more}" for more in ("", "/page.html", "/replay")]
+        assert [ask(address, path).status_code for path in paths] == [404, 404, 429]
+        assert ask(address).status_code == 200
+
+
+def test_comparisons_are_metered_on_their_own(store: Store) -> None:
+    with arena(store, limits=WebLimits(comparisons_per_s=0.001, comparisons_burst=2)) as address:
+        paths = [f"/api/arena/compare/SoccerTwos/ada/one/bob/m{number}" for number in range(3)]
         assert [ask(address, path).status_code for path in paths] == [404, 404, 429]
         assert ask(address).status_code == 200
 

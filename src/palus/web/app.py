@@ -33,15 +33,18 @@ class WebLimits:
     """What one server gives its readers, and how far pages may lag behind the store.
 
     requests_per_s, request_burst: of one address. matches_per_s, matches_burst: the same for matches and their replays,
-    which are made again. request_bytes, report_bytes: of one body; reports are those of remote workers. listeners,
-    client_listeners: open event streams of everybody, of one address. fresh_s: pages may be this much behind. poll_s:
-    time between looks at the store while somebody listens. keep_s: downloads may be this much behind.
+    which are made again. comparisons_per_s, comparisons_burst: the same for pairs of models, of which there are many.
+    request_bytes, report_bytes: of one body; reports are those of remote workers. listeners, client_listeners: open
+    event streams of everybody, of one address. fresh_s: pages may be this much behind. poll_s: time between looks at
+    the store while somebody listens. keep_s: downloads may be this much behind.
     """
 
     requests_per_s: float = 50.0
     request_burst: int = 1000  # a classroom behind one address; a page is about a dozen requests
     matches_per_s: float = 10.0
     matches_burst: int = 200
+    comparisons_per_s: float = 5.0
+    comparisons_burst: int = 50
     request_bytes: int = 64 * KIB
     report_bytes: int = MAX_ANSWER_BYTES
     listeners: int = 250
@@ -109,5 +112,8 @@ def route_limits(limits: WebLimits, hub: HubLimits) -> tuple[RouteLimit, ...]:
         RouteLimit("POST /api/worker/finish", limits.report_bytes, *often),
         RouteLimit(r"\w+ /api/worker/", limits.request_bytes, *often),
         RouteLimit("GET /api/arena/matches/", limits.request_bytes, limits.matches_per_s, limits.matches_burst),
+        RouteLimit(
+            r"\w+ /api/arena/compare/", limits.request_bytes, limits.comparisons_per_s, limits.comparisons_burst
+        ),
         RouteLimit("", limits.request_bytes, *often),
     )

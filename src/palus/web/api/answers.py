@@ -1,8 +1,11 @@
 """Answers kept as bytes until the arena moves on: built once, sent many times, with an ETag.
 
 A page that 50 people read costs one build per change of the arena, and no more than a twentieth of the time however
-often the arena changes: an answer that took 50 ms is good for a second. Builds run in two threads of their own, so
-that the event loop stays free for everything that is ready.
+often the arena changes: an answer that took 50 ms is good for a second. Builds run in threads of their own, so that
+the event loop stays free for everything that is ready.
+
+Answers about games are few. Those about models, pairs of them and matches are as many as somebody likes to ask for:
+they have threads beside those of the others, and only so many of them wait.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import asyncio
 import contextlib
 import gzip
 import hashlib
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -25,6 +29,9 @@ from palus.web.security import fault
 from palus.web.shapes import Shape
 
 BUILDERS = 2
+MAX_WAITING = 100
+"""Answers about models, pairs of them and matches that wait to be built, or are."""
+BUSY_S = 5
 PATIENCE = 20.0
 """An answer is sent for so many times the time that it took to make, although the arena has moved on."""
 MAX_STALE_S = 5.0
@@ -87,59 +94,72 @@ def _make(view: View, build: Build, stamp: object) -> _Kept:
     return _Kept(stamp, body, made_s, made_s - started_s)
 
 
+class _Builders:
+    """Threads that build answers, and what they are at or will be. most: answers at the same time."""
+
+    def __init__(self, name: str, most: float) -> None:
+        self.threads, self.most = ThreadPoolExecutor(BUILDERS, name), most
+        self.building: dict[str, asyncio.Task[Body | None]] = {}
+
+
 class Answers:
     """Builds, keeps and sends the JSON of pages. Used from the event loop only."""
 
     def __init__(self, views: Views) -> None:
         self.views = views
         self._patience = PATIENCE if views.fresh_s > 0 else 0.0
-        self._threads = ThreadPoolExecutor(BUILDERS, "palus-pages")
+        self._games = _Builders("palus-games", math.inf)
+        self._others = _Builders("palus-pages", MAX_WAITING)
         self._files = ThreadPoolExecutor(BUILDERS, "palus-files")
         self._turns = asyncio.Semaphore(BUILDERS)
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0
-        self._building: dict[str, asyncio.Task[Body | None]] = {}
 
     async def view(self) -> View:
         """The present view."""
         if view := self.views.cached():
             return view
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self.views.current)
+        return await asyncio.get_running_loop().run_in_executor(self._games.threads, self.views.current)
 
     async def send(
-        self, request: Request, build: Build, missing: str = "", *repos: str, keeps: bool = True
+        self, request: Request, build: Build, missing: str | None = None, *repos: str, keeps: bool = True
     ) -> Response:
         """The response to a request whose address says it all; the others are as `get` takes them."""
         return respond(request, await self.get(request.url.path, build, missing, *repos, keeps=keeps))
 
-    async def get(self, key: str, build: Build, missing: str = "", *repos: str, keeps: bool = True) -> Body:
+    async def get(self, key: str, build: Build, missing: str | None = None, *repos: str, keeps: bool = True) -> Body:
         """The answer for a key, built when the arena has moved on, or these repositories where it is about them alone.
 
+        missing: what to say where `build` finds nothing; None for answers about games, which are always there.
         keeps: whether it depends on nothing else; only a recent one is good otherwise.
-        Raises a fault that says what is missing where `build` finds nothing.
+        Raises a fault for what is missing, and where too many answers wait.
         """
         view = await self.view()
-        body = await self._find(key, view, build, view.stamp(*repos) if keeps else object())
+        by = self._games if missing is None else self._others
+        body = await self._find(key, view, build, view.stamp(*repos) if keeps else object(), by)
         if body is None:
-            raise fault(404, "not_found", missing)
+            raise fault(404, "not_found", missing or "")
         return body
 
-    async def _find(self, key: str, view: View, build: Build, stamp: object) -> Body | None:
+    async def _find(self, key: str, view: View, build: Build, stamp: object, by: _Builders) -> Body | None:
         kept = self._kept.get(key)
         if kept is not None and (kept.stamp == stamp or self._is_recent(kept)):
             self._kept.move_to_end(key)
             return kept.body
-        task = self._building.get(key)
+        task = by.building.get(key)
+        if task is None and len(by.building) >= by.most:
+            sentence = f"Too many pages are being made just now; wait {BUSY_S} s and try again."
+            raise fault(503, "busy", sentence, {"Retry-After": str(BUSY_S)})
         if task is None:
-            task = self._building[key] = asyncio.create_task(self._build(key, view, build, stamp))
-            task.add_done_callback(lambda _: self._building.pop(key, None))
+            task = by.building[key] = asyncio.create_task(self._build(key, view, build, stamp, by))
+            task.add_done_callback(lambda _: by.building.pop(key, None))
         return await asyncio.shield(task)  # a reader who leaves does not take the answer away from the others
 
     def _is_recent(self, kept: _Kept) -> bool:
         return time.monotonic() - kept.made_s < min(self._patience * kept.cost_s, MAX_STALE_S)
 
-    async def _build(self, key: str, view: View, build: Build, stamp: object) -> Body | None:
-        kept = await asyncio.get_running_loop().run_in_executor(self._threads, _make, view, build, stamp)
+    async def _build(self, key: str, view: View, build: Build, stamp: object, by: _Builders) -> Body | None:
+        kept = await asyncio.get_running_loop().run_in_executor(by.threads, _make, view, build, stamp)
         old = self._kept.pop(key, None)
         self._bytes += kept.size - (old.size if old else 0)
         self._kept[key] = kept
@@ -164,9 +184,9 @@ class Answers:
 
     def warm(self) -> None:
         """Begin to read entries and ratings, so that the first reader does not wait for thousands."""
-        self._threads.submit(self.views.current)
+        self._games.threads.submit(self.views.current)
 
     def close(self) -> None:
         """End the threads, after what they are at: they must not outlive the store."""
-        self._threads.shutdown(cancel_futures=True)
-        self._files.shutdown(cancel_futures=True)
+        for threads in (self._games.threads, self._others.threads, self._files):
+            threads.shutdown(cancel_futures=True)

@@ -12,7 +12,7 @@ from palus.ratings.elo import expected_score
 from palus.ratings.interval import Z_95
 from palus.ratings.sequential import SequentialTest as Test
 from palus.web.api.roster import Player
-from palus.web.api.summaries import F64, EntityMatches, HeadToHead, MatchLine, Rows, games_of
+from palus.web.api.summaries import F64, EntityMatches, HeadToHead, MatchLine, Rows, meetings_of
 from palus.web.api.view import View
 from palus.web.shapes import Shape
 
@@ -74,11 +74,10 @@ def compare(view: View, env: str, repo_a: str, repo_b: str) -> Comparison | None
     if found is None:
         return None
     a, b = found
-    games = games_of(view, env, b.sha256)
-    rows = _meetings(games, a.sha256)
+    games = meetings_of(view, env, b.sha256, a.sha256)
     difference, half_width = _rating_difference(view, env, a, b)
-    test = _sequential_test(games, rows, a, b)
-    met = games.head_to_head(rows)
+    test = _sequential_test(games, a, b)
+    met = games.head_to_head(games.valid)
     return Comparison(
         env=env,
         a=a,
@@ -90,7 +89,7 @@ def compare(view: View, env: str, repo_a: str, repo_b: str) -> Comparison | None
         test=test,
         verdict=verdict(test, difference, half_width, *_short_names(a, b)),
         caution=_caution(view, env, a, b),
-        matches=games.lines(rows[::-1][:MATCHES]),
+        matches=games.lines(games.valid[::-1][:MATCHES]),
     )
 
 
@@ -182,19 +181,20 @@ def _caution(view: View, env: str, a: Player, b: Player) -> str | None:
 
 def compare_revisions(view: View, env: str, newer: Player, older: Player) -> RevisionComparison:
     """A revision against the one before it."""
-    games = games_of(view, env, newer.sha256)
+    games = meetings_of(view, env, newer.sha256, older.sha256)
     difference, half_width = _rating_difference(view, env, older, newer)
     return RevisionComparison(
         newer=newer.revision,
         older=older.revision,
         difference=difference,
         half_width=half_width,
-        test=_sequential_test(games, _meetings(games, older.sha256), older, newer),
+        test=_sequential_test(games, older, newer),
     )
 
 
-def _sequential_test(games: EntityMatches, rows: Rows, a: Player, b: Player) -> SequentialTest:
-    """The test of "b is better than a" on the complete mirrored pairs among b's games in these rows."""
+def _sequential_test(games: EntityMatches, a: Player, b: Player) -> SequentialTest:
+    """The test of "b is better than a" on the complete mirrored pairs among b's games against a."""
+    rows = games.valid
     test = Test().after(_pair_scores(games.points(rows), games.log["unit"][rows]).tolist())
     return SequentialTest.like(
         test, test.hypotheses, state=test.decision or "undecided", sentence=_sentence(test, a, b)
@@ -226,8 +226,3 @@ def _pair_scores(points: F64, units: Rows) -> F64:
     _, of, games = np.unique(units, return_inverse=True, return_counts=True)
     shares: F64 = np.bincount(of, points, len(games)) / np.maximum(games, 1)
     return np.asarray(shares[games == 2])
-
-
-def _meetings(games: EntityMatches, opponent: str) -> Rows:
-    rows = games.valid
-    return np.asarray(rows[games.opponents(rows) == games.log.entities.get(opponent, -1)])

@@ -9,19 +9,23 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
+from sqlalchemy import ColumnElement
 
 from palus.arena.referee.games import game_of
 from palus.arena.referee.result import Verdict
 from palus.ratings.elo import expected_score
 from palus.ratings.interval import share_intervals
 from palus.store.tables import matches
-from palus.web.api.log_columns import FORFEITS, POINTS, VERDICTS, LogColumns, read_columns
+from palus.web.api.log_columns import FORFEITS, MOST, POINTS, VERDICTS, LogColumns, read_columns
 from palus.web.api.roster import Player
 from palus.web.api.view import View
 from palus.web.shapes import Shape
 
 Rows = NDArray[np.int64]
 F64 = NDArray[np.float64]
+
+MOST_MEETINGS = 10_000
+"""Matches between two players that one page looks at, the newest."""
 
 Outcome = Literal["win", "draw", "loss", "void"]
 SideName = Literal["blue", "purple"]
@@ -154,8 +158,27 @@ class EntityMatches:
 def games_of(view: View, env: str, sha256: str) -> EntityMatches:
     """Matches of an entity in an env, the newest `MOST`; a match against itself tells nothing and is left out."""
     sides = (matches.c.blue == sha256) | (matches.c.purple == sha256)
+    return _read(view, env, sha256, matches.c.env == env, sides, most=MOST)
+
+
+def meetings_of(view: View, env: str, sha256: str, opponent: str) -> EntityMatches:
+    """Those of them that were against one opponent, the newest `MOST_MEETINGS`."""
+
+    def games(entity: str) -> int:
+        standing = view.roster.rated(env, entity)
+        return standing.games if standing is not None else 0
+
+    # Found by the index of who played less: a house player was in half of the log. A database that could would read all
+    # matches of the env instead, in their order; text that is put together is in no index.
+    few, many = sorted((sha256, opponent), key=games)
+    blue, purple = (matches.c[side].concat("") == many for side in ("blue", "purple"))
+    met = (matches.c.blue == few) & purple | (matches.c.purple == few) & blue
+    return _read(view, env, sha256, matches.c.env.concat("") == env, met, most=MOST_MEETINGS)
+
+
+def _read(view: View, env: str, sha256: str, *wanted: ColumnElement[bool], most: int) -> EntityMatches:
     with view.store.read() as connection:
-        log = read_columns(connection, matches.c.env == env, sides)
+        log = read_columns(connection, *wanted, most=most)
     return EntityMatches(
         view, env, sha256, log, log.entities.get(sha256, -1), np.flatnonzero(log["blue"] != log["purple"])
     )
