@@ -24,6 +24,7 @@ from synthetic_arena import SyntheticArena
 from web_server import serving
 
 from palus.arena.ladder.settings import ArenaSettings
+from palus.hub import repos
 from palus.hub.accounts import create_account, issue_token
 from palus.hub.limits import Buckets, HubLimits, client_of, show_bytes
 from palus.hub.repos import create_repo
@@ -35,7 +36,7 @@ from palus.web.api.answers import Answers
 from palus.web.app import WebLimits, make_app
 from palus.web.connections import ConnectionLimits
 from palus.web.live import RoomLimits
-from palus.web.serving import LINES_PER_MINUTE, LogLimit
+from palus.web.serving import LINE_BYTES, LINES_PER_MINUTE, LogLimit
 from palus.web.worker_api import make_worker_router
 
 PATIENCE_S = 60
@@ -266,6 +267,31 @@ def test_a_quiet_log_says_how_much_it_left_out() -> None:
     time.sleep(1.1)
     logger.warning("line %d", 7)
     assert re.fullmatch(r"line 7 \(\d+ more like this one were left out\)", said[-1])
+
+
+def test_a_failure_is_written_once_and_cut(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_what: Any, **_more: Any) -> None:
+        raise ValueError("begin " + "\u20ac" * 100_000 + " end")
+
+    monkeypatch.setattr(repos, "list_repos", fail)
+    with arena(store) as address:
+        assert ask(address, "/api/models").status_code == 500
+    written = capfd.readouterr().err
+    said = [(record.getMessage(), record.exc_info) for record in caplog.records]
+    assert said == [("GET '/api/models' failed: ValueError", None)]
+    assert written.count("Traceback") == 1
+    assert written.rstrip().endswith("\u20ac end") and "KiB left out" in written
+    assert len(written.encode()) < 2 * LINE_BYTES
+
+
+def test_many_tags_of_a_listing_are_refused_with_a_sentence(store: Store) -> None:
+    with arena(store) as address:
+        tags = [f"t{number}" for number in range(21)]
+        assert ask(address, f"/api/models?filter={','.join(tags[:20])}&filter=t1,t1").json() == []
+        refused = ask(address, f"/api/models?filter={','.join(tags[:20])}&filter=t20")
+        assert (refused.status_code, refused.json()["error"][:19]) == (400, "filter has 21 tags;")
 
 
 def test_buckets_take_little_memory_whoever_asks() -> None:

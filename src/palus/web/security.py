@@ -88,7 +88,8 @@ _SENTENCES = {
 def install_faults(app: FastAPI, site: Path) -> None:
     """Let every error leave the server as a Fault, or as a page that says the same to a browser which asks for one.
 
-    What went wrong inside goes to the log only. site: folder of the built pages.
+    What went wrong inside goes to the log only, where uvicorn's traceback follows the line from here. site: folder of
+    the built pages.
     """
 
     def answer(request: Request, status: int, body: ErrorAnswer, headers: Mapping[str, str] | None = None) -> Response:
@@ -119,7 +120,7 @@ def install_faults(app: FastAPI, site: Path) -> None:
 
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
-        _log.error("%s %a failed", request.method, request.url.path[:200], exc_info=error)
+        _log.error("%s %a failed: %s", request.method, request.url.path[:200], type(error).__name__)
         sentence = "The arena could not answer this; its log says why. Try again in a moment."
         return answer(request, 500, ErrorAnswer(error=sentence, code="internal"), HEADERS)
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 import uvicorn
 from fastapi import FastAPI
 
-from palus.hub.limits import Buckets
+from palus.hub.limits import KIB, Buckets, show_bytes
 from palus.web.connections import ConnectionLimits, Connections, HttpLine, SocketLine
 
 GRACE_S = 5
@@ -77,12 +77,14 @@ class _Server(uvicorn.Server):
 
 
 LINES_PER_MINUTE = 20
+LINE_BYTES = 8 * KIB
 LOGGERS = ("uvicorn.error", "asyncio", "palus.web.security", "palus.hub.server.route")
 """Those that say something because of a request."""
 
 
 class LogLimit(logging.Filter):
-    """Lets through so many lines a minute of one kind, and says with the next how many it left out."""
+    """Lets through so many lines a minute of one kind, and says with the next how many it left out. Of a line, and of
+    its traceback, it keeps LINE_BYTES: both repeat what strangers sent."""
 
     def __init__(self, per_minute: int = LINES_PER_MINUTE) -> None:
         super().__init__()
@@ -97,7 +99,19 @@ class LogLimit(logging.Filter):
             return False
         if left_out := self._left_out.pop(kind, 0):
             record.msg = f"{record.msg} ({left_out} more like this one were left out)"
+        record.msg, record.args = _cut(record.getMessage()), ()
+        if record.exc_info:
+            record.exc_text = _cut(logging.Formatter().formatException(record.exc_info))
         return True
+
+
+def _cut(text: str) -> str:
+    """Beginning and end of a text that is too long."""
+    data, half = text.encode("utf-8", "backslashreplace"), LINE_BYTES // 2
+    if len(data) <= LINE_BYTES:
+        return text
+    begin, end = (part.decode("utf-8", "ignore") for part in (data[:half], data[-half:]))
+    return f"{begin} ... ({show_bytes(len(data) - LINE_BYTES)} left out) ... {end}"
 
 
 _LIMIT = LogLimit()

@@ -42,6 +42,7 @@ def show_folders(files: Iterable[File]) -> dict[str, Json]:
 
 COMMITS_PER_PAGE = 50
 MAX_FULL_PAGE = 100
+MAX_TAGS = 20
 _SORTS: dict[str, repos.Sort] = {
     **dict.fromkeys(("lastModified", "last_modified", "trendingScore", "trending_score", "likes"), "modified_ms"),
     **dict.fromkeys(("createdAt", "created_at"), "created_ms"),
@@ -71,7 +72,9 @@ def make_listing_router(hub: Hub, kind: repos.Kind) -> APIRouter:
         """Repositories that have all the tags of `filter`; newest first, or by downloads. Pages by the Link header."""
         caller = hub.identify(request)
         by, limit = _SORTS.get(sort or "", "modified_ms"), min(limit, MAX_FULL_PAGE if full else repos.MAX_PAGE)
-        tags = tuple(tag for words in filter or () for tag in words.split(",") if tag)
+        tags = tuple({tag: None for words in filter or () for tag in words.split(",") if tag})
+        if len(tags) > MAX_TAGS:
+            raise InvalidInputError(f"filter has {len(tags)} tags; at most {MAX_TAGS} are looked for, leave some out")
         wanted: Json = {"tags": tags, "author": author, "search": search, "reader": caller, "sort": by, "limit": limit}
         with hub.store.read() as connection:
             found = repos.list_repos(connection, kind, **wanted, after=_read_cursor(cursor))
