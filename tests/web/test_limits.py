@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from sqlalchemy import event
 from synthetic_arena import SyntheticArena
 from web_server import serving
 
@@ -292,6 +293,30 @@ def test_many_tags_of_a_listing_are_refused_with_a_sentence(store: Store) -> Non
         assert ask(address, f"/api/models?filter={','.join(tags[:20])}&filter=t1,t1").json() == []
         refused = ask(address, f"/api/models?filter={','.join(tags[:20])}&filter=t20")
         assert (refused.status_code, refused.json()["error"][:19]) == (400, "filter has 21 tags;")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/models?search=%00", 400),
+        ("/api/models?author=a%00", 400),
+        ("/api/models?filter=a,%00", 400),
+        ("/api/models/e%00/a", 404),
+        ("/api/arena/models/ada/%00", 404),
+        ("/ada/one/resolve/main/%00", 404),
+        ("/ada/o%00ne", 404),
+    ],
+)
+def test_a_nul_in_an_address_reaches_no_database(store: Store, path: str, status: int) -> None:
+    ada_with_a_repository(store)
+    asked: list[str] = []
+    with arena(store) as address:
+        ask(address)
+        event.listen(store.engine, "before_cursor_execute", lambda *what: asked.append(what[2]))
+        refused = ask(address, path)
+        assert not asked
+        assert refused.status_code == status and "NUL (%00)" in refused.json()["error"]
+        assert "NUL" not in ask(address, path.replace("%00", "%2500")).text, "a percent sign is none"
 
 
 def test_buckets_take_little_memory_whoever_asks() -> None:

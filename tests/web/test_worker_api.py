@@ -165,6 +165,14 @@ def test_what_nobody_could_check_later_goes_to_trusted_workers_alone(
     assert friend.take() == []
 
 
+def test_what_a_worker_says_is_kept_without_what_no_database_takes(served: Served) -> None:
+    source = served.source()
+    (lease,) = source.take(1)
+    source.give_back(lease, "broken\0 engine")
+    with served.store.read() as connection:
+        assert connection.scalar(select(jobs.c.fault).where(jobs.c.id == lease.job_id)) == "lab: broken engine"
+
+
 def test_pairs_that_strangers_give_back_are_played_by_a_trusted_worker(served: Served) -> None:
     with served.store.write() as connection:
         connection.execute(delete(jobs).where(jobs.c.kind == "validate"))

@@ -24,6 +24,7 @@ from palus.arena.ladder.audit import suspension
 from palus.arena.ladder.inbox import accept, distrust
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource, games_of, greet, untended
+from palus.arena.models.forms import Text
 from palus.errors import ArenaError, FalseReportError, LeaseError
 from palus.hub.accounts import authenticate
 from palus.hub.limits import Buckets, HubLimits, client_of
@@ -75,7 +76,7 @@ class GivenBack(Shape):
 
     job: JobId
     secret: Secret
-    fault: str = Field(max_length=1000)
+    fault: Text
 
 
 class DoneJob(Shape):

@@ -1,5 +1,7 @@
 """What stands in front of every route: how often an address may ask, how much it may send, how long that may take.
 
+Not every database takes a NUL in a text, so that none gets past here in an address.
+
 It looks at the request line, the address and the bytes as they pass, and keeps none of them, so that nobody's body is
 in memory before its size is known. To the application a client that was refused in the middle of its body looks gone.
 """
@@ -68,6 +70,12 @@ class Guard:
             sentence = f"Too many requests from this address; wait {wait_s:.1f} s and try again."
             answer = _refusal(429, "too_many_requests", sentence, {"Retry-After": str(math.ceil(wait_s))})
             await answer(scope, receive, send)
+        elif "\0" in scope["path"]:
+            sentence = "There is nothing at an address with a NUL (%00) in it."
+            await _refusal(404, "not_found", sentence)(scope, receive, send)
+        elif b"%00" in scope["query_string"]:
+            sentence = "There is a NUL (%00) in what is asked for; leave it out."
+            await _refusal(400, "invalid_input", sentence)(scope, receive, send)
         elif _declared_bytes(scope) > limit.body_bytes:
             await _too_large(limit.body_bytes)(scope, receive, send)
         else:
