@@ -6,13 +6,21 @@ import os
 import shutil
 from pathlib import Path
 
+import httpx
 import pytest
 from far import s3_server  # noqa: F401
 from hub_server import running_hub
 from huggingface_hub import HfApi
+from web_server import serving
 
+from palus.hub.accounts import create_account
+from palus.hub.commits import Message, Put, add_commit
+from palus.hub.limits import HubLimits
+from palus.hub.repos import create_repo
+from palus.hub.uploads import keep_upload
 from palus.store import open_store
 from palus.store.backup import back_up
+from palus.web.app import make_app
 
 
 def test_files_are_pushed_to_and_served_from_the_storage(
@@ -40,3 +48,27 @@ def test_files_are_pushed_to_and_served_from_the_storage(
     kept = open_store(tmp_path / "backup")
     assert {path.read_bytes() for path in kept.blobs.folder.glob("??/*")} >= {model}
     kept.close()
+
+
+def test_the_size_of_a_file_is_told_without_bringing_it_here(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "arena", blobs=str(tmp_path / "far"))
+    with store.write() as connection:
+        account = create_account(connection, "ada")
+        repo = create_repo(connection, "model", account, "one", False, HubLimits())
+    with store.blobs.open_writer() as writer:
+        writer.write(bytes(5000))
+        blob = keep_upload(store, writer, account.id, HubLimits())
+    with store.write() as connection:
+        changes = [Put("p\u00e4th/large.bin", blob.sha256)]
+        add_commit(connection, store.blobs, repo, changes, Message("t"), "ada", HubLimits())
+    shutil.rmtree(store.blobs.folder)
+    with serving(make_app(store)) as address, httpx.Client(base_url=address, timeout=60, trust_env=False) as client:
+        told = client.head("/ada/one/resolve/main/p\u00e4th/large.bin")
+        assert not store.blobs.folder.exists()
+        got = client.get("/ada/one/resolve/main/p\u00e4th/large.bin")
+    store.close()
+    assert (told.status_code, told.headers["content-length"], told.content) == (200, "5000", b"")
+    for response in (told, got):
+        for name in ("date", "last-modified"):
+            response.headers.pop(name, None)
+    assert told.headers == got.headers and len(got.content) == 5000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,22 @@ def test_what_one_machine_keeps_another_has(tmp_path: Path, place: str) -> None:
     assert Depot(place).list() == [f"{SHA256[:2]}/{SHA256}"], "called as in a folder, so that either can be copied"
     there.remove(SHA256)
     assert not here.has(SHA256)
+
+
+def test_many_who_want_a_blob_have_it_brought_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brought, fetch = list[str](), Depot.fetch
+
+    def slowly(depot: Depot, name: str, path: Path) -> None:
+        brought.append(name)
+        time.sleep(0.3)
+        fetch(depot, name, path)
+
+    machine(tmp_path, "here", str(tmp_path / "far")).put(DATA)
+    there = machine(tmp_path, "there", str(tmp_path / "far"))
+    monkeypatch.setattr(Depot, "fetch", slowly)
+    with ThreadPoolExecutor(8) as pool:
+        assert {path.stat().st_size for path in pool.map(there.local, [SHA256] * 8)} == {len(DATA)}
+    assert len(brought) == 1 and not there._bringing
 
 
 def test_what_is_damaged_or_missing_there_is_not_taken_for_the_blob(tmp_path: Path, place: str) -> None:

@@ -12,11 +12,13 @@ import hashlib
 import os
 import re
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+from weakref import WeakValueDictionary
 
 from palus.errors import StorageError
 from palus.store.depot import Depot
@@ -47,6 +49,7 @@ class BlobStore:
     def __init__(self, folder: Path, far: Depot | None = None, *, most_bytes: float = COPIES_BYTES) -> None:
         self.folder, self.far, self.most_bytes = folder, far, most_bytes
         self._brought = 0
+        self._lock, self._bringing = threading.Lock(), WeakValueDictionary[str, threading.Lock]()
 
     def path(self, sha256: str) -> Path:
         """Where these bytes are or would be on this machine. Raises ValueError for anything but 64 lower-case hex
@@ -60,20 +63,28 @@ class BlobStore:
         return self.path(sha256).is_file() if self.far is None else self.far.has(_name(sha256))
 
     def local(self, sha256: str) -> Path:
-        """A file of these bytes on this machine, brought here where it is not. Raises StorageError when they are
-        missing everywhere."""
+        """A file of these bytes on this machine, brought here where it is not, once for all who ask meanwhile. Raises
+        StorageError when they are missing everywhere."""
         path = self.path(sha256)
-        if self.far is not None and not path.is_file():
-            with self.open_writer() as writer:
-                self.far.fetch(_name(sha256), writer.path)
-                writer.reread()
-                if writer.seal().sha256 != sha256:
-                    raise StorageError(f"{self.far.place}: blob {sha256[:12]} is damaged; restore it from a backup")
-                writer.show()
-        elif self.far is not None:
-            with contextlib.suppress(OSError):
-                os.utime(path)  # it was used
+        if self.far is None:
+            return path
+        with self._lock:
+            one_at_a_time = self._bringing.setdefault(sha256, threading.Lock())
+        with one_at_a_time:
+            if path.is_file():
+                with contextlib.suppress(OSError):
+                    os.utime(path)  # it was used
+            else:
+                self._bring(sha256, self.far)
         return path
+
+    def _bring(self, sha256: str, far: Depot) -> None:
+        with self.open_writer() as writer:
+            far.fetch(_name(sha256), writer.path)
+            writer.reread()
+            if writer.seal().sha256 != sha256:
+                raise StorageError(f"{far.place}: blob {sha256[:12]} is damaged; restore it from a backup")
+            writer.show()
 
     def read_start(self, sha256: str, size: int) -> bytes:
         """The first `size` bytes, unchecked; all for -1. Raises StorageError when they are missing."""

@@ -56,10 +56,13 @@ def make_download_router(hub: Hub, kind: repos.Kind) -> APIRouter:
             headers |= {"X-Linked-Etag": headers["ETag"], "X-Linked-Size": str(file.size)}
         if f'"{file.etag}"' in request.headers.get("if-none-match", ""):
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-        counts = request.method == "GET" and path.endswith(".onnx") and "range" not in request.headers
+        shown = _presentation(PurePosixPath(file.path))
+        if request.method == "HEAD":  # the database knows; a file behind a URL would be brought here for nothing
+            described = FileResponse(file.path, headers=headers, **shown)
+            return Response(headers={**described.headers, "Content-Length": str(file.size)})
+        counts = path.endswith(".onnx") and "range" not in request.headers
         count = BackgroundTask(count_one, repo) if counts else None
         where = hub.store.blobs.local(file.sha256)
-        shown = _presentation(PurePosixPath(file.path))
         return FileResponse(where, headers=headers, background=count, stat_result=_stat(where), **shown)
 
     def count_one(repo: repos.Repo) -> None:
