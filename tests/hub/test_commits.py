@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ from palus.hub.limits import HubLimits
 from palus.hub.refusals import InvalidInputError
 from palus.hub.repos import create_repo, find_repo
 from palus.hub.server import upload
+from palus.hub.server.ndjson import CommitReader
 from palus.hub.uploads import keep_upload
 from palus.store import Store, open_store
 from palus.web.app import make_app
@@ -90,7 +93,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @contextmanager
-def ada_at_a_hub(store: Store) -> Iterator[httpx.Client]:
+def ada_at_a_hub(store: Store, limits: HubLimits | None = None) -> Iterator[httpx.Client]:
     """A client with ada's token; there are ada/one and ada/two, and the bytes of DATA are hers."""
     with store.write() as connection:
         account = create_account(connection, "ada")
@@ -102,7 +105,7 @@ def ada_at_a_hub(store: Store) -> Iterator[httpx.Client]:
         keep_upload(store, writer, account.id, HubLimits())
     headers = {"Authorization": f"Bearer {token}"}
     with (
-        serving(make_app(store)) as address,
+        serving(make_app(store, hub_limits=limits)) as address,
         httpx.Client(base_url=address, headers=headers, timeout=60, trust_env=False) as client,
     ):
         yield client
@@ -151,3 +154,36 @@ def test_commits_of_an_account_wait_for_each_other(store: Store, monkeypatch: py
         sent = [pool.submit(commit, client, 1 + number, repo) for number in range(2) for repo in ("one", "two")]
         assert {answer.result().status_code for answer in sent} == {200}
     assert most == 1
+
+
+def test_commits_that_are_under_way_share_the_quota_of_the_day(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+
+    class Watched(CommitReader):
+        def __init__(self, *what: Any) -> None:
+            super().__init__(*what)
+            begun.set()
+
+    monkeypatch.setattr(upload, "CommitReader", Watched)
+    half = file_lines("half", bytes(600))
+    with ada_at_a_hub(store, HubLimits(day_bytes=1000)) as client:
+        lines = ["POST /api/models/ada/one/commit/main HTTP/1.1", "Host: localhost", f"Content-Length: {len(half)}"]
+        head = "\r\n".join([*lines, f"Authorization: {client.headers['Authorization']}", "", ""]).encode()
+        with socket.create_connection((client.base_url.host, client.base_url.port or 0)) as slow:
+            slow.sendall(head + half[:-1])
+            assert begun.wait(60)
+            refused = client.post("/api/models/ada/two/commit/main", content=file_lines("more", b"x" * 600))
+            assert refused.status_code == 413 and "may be sent now" in refused.json()["error"]
+            small = client.post("/api/models/ada/two/commit/main", content=file_lines("small", b"x" * 50))
+            assert small.status_code == 200
+        deadline = time.monotonic() + 60
+        while refused.status_code == 413:  # until the server has seen that the other one is gone
+            assert time.monotonic() < deadline
+            refused = client.post("/api/models/ada/two/commit/main", content=file_lines("more", b"x" * 600))
+        assert refused.status_code == 200
+
+
+def file_lines(path: str, data: bytes) -> bytes:
+    value = {"path": path, "content": base64.b64encode(data).decode(), "encoding": "base64"}
+    lines = [{"key": "header", "value": {"summary": "t"}}, {"key": "file", "value": value}]
+    return "\n".join(map(json.dumps, lines)).encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
@@ -50,16 +51,24 @@ class Incoming:
     ends the uploads too."""
 
     def __init__(self) -> None:
-        self._bytes: dict[int, int] = {}
+        self._bytes: Counter[int] = Counter()
         self._lock = threading.Lock()
 
     def take(self, store: Store, account_id: int, size: int, limits: HubLimits) -> None:
         """Set bytes of the quota aside until `give_back`. Raises TooLargeError when so many are not left."""
         with self._lock, store.read() as connection:
-            left = day_bytes_left(connection, account_id, limits) - self._bytes.get(account_id, 0)
+            left = day_bytes_left(connection, account_id, limits) - self._bytes[account_id]
             if size > left:
                 raise over_quota(left)
-            self._bytes[account_id] = self._bytes.get(account_id, 0) + size
+            self._bytes[account_id] += size
+
+    def take_up_to(self, store: Store, account_id: int, size: int, limits: HubLimits) -> int:
+        """Set so many bytes aside, or those that are left; returns how many, to be given back."""
+        with self._lock, store.read() as connection:
+            left = day_bytes_left(connection, account_id, limits) - self._bytes[account_id]
+            taken = max(0, min(size, left))
+            self._bytes[account_id] += taken
+            return taken
 
     def give_back(self, account_id: int, size: int) -> None:
         """They are stored now, or will not come."""

@@ -79,19 +79,25 @@ def make_upload_router(hub: Hub, kind: repos.Kind) -> APIRouter:
     @router.post("/commit/{revision}", openapi_extra=STREAMED_BODY)
     async def commit(request: Request, owner: str, name: str, revision: str) -> Json:
         """Add a commit to the head. Its files are stored while they arrive; it becomes visible as a whole."""
-        caller, repo, left = await run_in_threadpool(admit, request, f"{owner}/{name}", revision)
-        allowed = min(limits.commit_bytes, left)
-        body_bytes = commit_body_bytes(allowed)
-        declared = request.headers.get("content-length", "0")
-        if declared.isdigit() and int(declared) > body_bytes:
-            raise _too_large(int(declared), body_bytes)
-        reader = CommitReader(
-            hub.store.blobs.open_writer,
-            lambda writer: keep_upload(hub.store, writer, caller.account_id, limits),
-            limits.file_bytes,
-            allowed,
-        )
-        message, changes = await _read(request, reader, body_bytes)
+        caller, repo = await run_in_threadpool(admit, request, f"{owner}/{name}", revision)
+        length = request.headers.get("content-length", "")
+        declared = int(length) if length.isdigit() else None
+        # Three bytes of a file come as four characters.
+        most = limits.commit_bytes if declared is None else min(limits.commit_bytes, declared * 3 // 4)
+        allowed = await run_in_threadpool(hub.incoming.take_up_to, hub.store, caller.account_id, most, limits)
+        try:
+            body_bytes = commit_body_bytes(allowed)
+            if declared is not None and declared > body_bytes:
+                raise _too_large(declared, body_bytes)
+            reader = CommitReader(
+                hub.store.blobs.open_writer,
+                lambda writer: keep_upload(hub.store, writer, caller.account_id, limits),
+                limits.file_bytes,
+                allowed,
+            )
+            message, changes = await _read(request, reader, body_bytes)
+        finally:
+            hub.incoming.give_back(caller.account_id, allowed)
         async with hub.committing(caller):
             head = await run_in_threadpool(add, caller, repo, message, changes)
         url = f"{request.base_url}{repos.URL_PREFIX[kind]}{repo.name}/commit/{head}"
@@ -108,14 +114,13 @@ def make_upload_router(hub: Hub, kind: repos.Kind) -> APIRouter:
             repos.set_private(connection, repo, body.hides)
         return {"private": body.hides, "visibility": "private" if body.hides else "public"}
 
-    def admit(request: Request, full: str, revision: str) -> tuple[Caller, repos.Repo, int]:
+    def admit(request: Request, full: str, revision: str) -> tuple[Caller, repos.Repo]:
         caller = hub.require_caller(request)
         _check_branch(revision)
         if request.query_params.get("create_pr") in ("1", "true"):
             raise InvalidInputError("this hub has no pull requests; push to main (leave out create_pr)")
         with hub.store.read() as connection:
-            repo = hub.writable(connection, caller, kind, full)
-            return caller, repo, max(0, day_bytes_left(connection, caller.account_id, limits))
+            return caller, hub.writable(connection, caller, kind, full)
 
     def add(caller: Caller, repo: repos.Repo, message: Message, changes: list[Put | Remove]) -> str:
         blobs = hub.store.blobs
