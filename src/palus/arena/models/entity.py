@@ -22,7 +22,7 @@ HOUSE_VERSION = "1"
 class Entity:
     """What is rated, from discovery to the log.
 
-    sha256: its name, `digest_of` its files; of the files pushed first where others compute the same. Empty for a player
+    sha256: its name, `digest_of` its files; of those checked first where others compute the same. Empty for a player
     of `palus match` without a file, and for a revision that cannot be played.
     repo, revision: of the entry that is credited with it. Others may have pushed the same: that gives them nothing, and
     takes nothing from the one who is credited.
