@@ -53,6 +53,13 @@ def news(decisions: Steps | None = None, ends: Steps | None = None, name: str = 
     return News({name: ends} if ends else {}, {name: decisions} if decisions else {})
 
 
+def together(*parts: Steps) -> Steps:
+    """Of agents of several groups, in one message."""
+    columns = [np.concatenate([getattr(own, name) for own in parts]) for name in (
+        "reward", "group_reward", "agent", "group", "truncated")]  # fmt: skip
+    return Steps({"obs_0": np.concatenate([own.observations["obs_0"] for own in parts])}, *columns)
+
+
 class Story:
     """In the place of a `UnityEnv`: says these messages, then the last one again and again."""
 
@@ -195,6 +202,46 @@ def test_members_that_are_born_anew_take_the_places_of_those_that_ended() -> Non
                  steps((2 * t - 2, 0, 1), (2 * t - 1, 0, 1), group=3)) for t in range(6)]  # fmt: skip
     rollout = one(collector(Story(told), rows=10, grouped=True).collect())
     assert rollout.group_size == 2 and rollout.terminated[:5].all() and rollout.agent_steps == 10
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_a_member_that_ended_while_its_mates_wait_goes_with_their_step_into_the_next_rollout(truncated: bool) -> None:
+    told = [
+        news(together(steps((1, 0, 0), (2, 10, 0), group=5), steps((3, 30, 0), group=6))),
+        news(together(steps((1, 1, 1), (2, 11, 1), group=5), steps((3, 31, 1), group=6))),
+        news(
+            steps((3, 32, 1), group=6), steps((2, 12, 4), group=5, truncated=truncated)
+        ),  # 2 ends before 1 decides again
+        news(steps((3, 33, 1), group=6)),  # here the rollout is full
+        news(together(steps((1, 2, 1), group=5), steps((3, 34, 1), group=6))),
+        news(together(steps((1, 3, 1), group=5), steps((3, 35, 1), group=6))),
+    ]
+    games = collector(Story(told), rows=5, grouped=True)
+    first, second = one(games.collect()), one(games.collect())
+    often = [(30.0, 1.0, ""), (31.0, 1.0, ""), (32.0, 1.0, "cut")]
+    assert rows_of(first) == [[(0.0, 1.0, "cut")], [(10.0, 1.0, "cut")], often, []]
+    assert first.final_observations["obs_0"].ravel().tolist() == [
+        1.0,
+        11.0,
+        33.0,
+    ]  # of 2 what it saw at its last decision
+    often = [(33.0, 1.0, ""), (34.0, 1.0, "cut")]
+    assert rows_of(second) == [
+        [(1.0, 1.0, ""), (2.0, 1.0, "cut")],
+        [(11.0, 4.0, "cut" if truncated else "x")],
+        often,
+        [],
+    ]
+    assert second.final_observations["obs_0"].ravel().tolist() == ([12.0] if truncated else []) + [3.0, 35.0]
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_what_ended_early_is_no_rollout_by_itself(rows: int) -> None:
+    told = [news(steps((1, 0, 0), (2, 10, 0), group=5)), news(None, steps((2, 11, 1), group=5))]
+    games = collector(
+        Story([*told, *[news(steps((1, float(t), 1.0), group=5)) for t in range(9)]]), rows=rows, grouped=True
+    )
+    assert [one(games.collect()).agent_steps for _ in range(3)] == [2, rows, rows]
 
 
 def test_empty_lists_and_messages_of_ends_alone_are_answered_with_nothing() -> None:

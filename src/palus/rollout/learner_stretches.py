@@ -39,8 +39,14 @@ class LearnerStretches:
     @property
     def enough(self) -> bool:
         """Whether there is what the learner asks for."""
-        rows, horizon, _, whole = self.demand
-        return self._decisions.known >= (max(rows, horizon * len(self._open)) if whole else rows)
+        rows, horizon, grouped, whole = self.demand
+        lacking = (max(rows, horizon * len(self._open)) if whole else rows) - self._decisions.known
+        return lacking <= 0 and (not grouped or lacking + self._early() <= 0)
+
+    def _early(self) -> int:
+        """Decisions whose outcome is known before that of others of their step, which is of the next rollout then."""
+        waiting = [stretch.steps[-1] for stretch in self._open.values() if stretch.waits(self._decisions)]
+        return sum(int(self._decisions["known"][row]) for step in waiting for row in step.values())
 
     def _key(self, game: int, name: str, agent: int, group: int) -> tuple[int, str, int]:
         """Of the stretch of an agent, or of its group, whose numbers are made negative."""
@@ -107,7 +113,7 @@ class LearnerStretches:
         self._done = []
         self._open = {key: stretch for key, stretch in self._open.items() if stretch.steps}
         steps = [step for stretch in self._open.values() for step in stretch.steps]
-        numbers = self._decisions.keep(sorted(row for step in steps for row in step.values()))
+        numbers = self._decisions.keep([row for step in steps for row in step.values()])
         for step in steps:
             step.update({member: numbers[row] for member, row in step.items()})
         return numbers

@@ -63,12 +63,14 @@ class Decisions:
         return {f"seen {name}": array for name, array in observations.items()}
 
     def keep(self, rows: Sequence[int]) -> dict[int, int]:
-        """Forget all others. Returns old -> new numbers."""
-        wanted = np.array(rows, np.int64)
+        """Forget all others but what was seen after these. Returns old -> new numbers."""
+        followed = self["followed"][np.array(rows, np.int64)]
+        wanted = np.unique(np.concatenate([rows, followed[followed >= 0]])).astype(np.int64)
         for array in self._arrays.values():
             array[: len(wanted)] = array[wanted]
-        self.count = len(wanted)
-        return {old: new for new, old in enumerate(rows)}
+        self.count, after = len(wanted), self["followed"][: len(wanted)]
+        after[after >= 0] = np.searchsorted(wanted, after[after >= 0])
+        return {old: new for new, old in enumerate(wanted.tolist())}
 
 
 @dataclass
@@ -85,15 +87,20 @@ class Stretch:
             self.members[agent] = next(place for place in range(len(taken) + 1) if place not in taken)
         return self.members[agent]
 
+    def waits(self, record: Decisions) -> bool:
+        """Whether what came of the latest step is not known yet, of all who decided."""
+        return not all(record["known"][row] for row in self.steps[-1].values())
+
     def cut(self, record: Decisions) -> Stretch:
-        """What is known so far, as a stretch of its own; this one goes on with the step that was decided last.
+        """What is known so far, as a stretch of its own; this one goes on with the step that was decided last, with all
+        who decided in it.
 
         Members that go on are cut off there. A decision whose outcome is still out, since its agent decides more seldom
         than others of its group, is given up.
         """
-        open_step = any(not record["known"][row] for row in self.steps[-1].values())
-        done = Stretch({}, self.steps[:-1] if open_step else self.steps)
-        last = self.steps[-1] if open_step else {}
+        waits = self.waits(record)
+        done = Stretch({}, self.steps[:-1] if waits else self.steps)
+        last = self.steps[-1] if waits else {}
         latest: dict[int, int] = {}
         for step in done.steps:
             for member in [m for m, row in step.items() if not record["known"][row]]:
@@ -102,10 +109,9 @@ class Stretch:
         for member, row in latest.items():
             if not record["terminated"][row] and record["followed"][row] < 0 and member in last:
                 record["followed"][row] = last[member]
-        places = {member: agent for agent, member in self.members.items()}
-        rest = Stretch()
-        rest.steps = [{rest.place(places[member]): row for member, row in last.items()}] if last else []
-        self.members, self.steps = rest.members, rest.steps
+        places = {member: place for place, member in enumerate(last)}
+        self.members = {agent: places[member] for agent, member in self.members.items() if member in places}
+        self.steps = [{places[member]: row for member, row in last.items()}] if last else []
         return done
 
 
