@@ -244,6 +244,42 @@ def test_what_ended_early_is_no_rollout_by_itself(rows: int) -> None:
     assert [one(games.collect()).agent_steps for _ in range(3)] == [2, rows, rows]
 
 
+def test_a_mate_that_decides_seldom_ends_after_its_stretch_was_cut_at_the_horizon() -> None:
+    told = [
+        news(steps(*[(1, float(t), 1.0)] + ([(2, 50.0 + t, 7.0)] if t % 8 == 0 else []), group=5)) for t in range(15)
+    ]
+    told.append(news(None, steps((1, 15, 1.0), (2, 65, 7.0), group=5)))
+    told += [news(steps((1, 16.0 + t, 1.0), (2, 66.0 + t, 1.0), group=5)) for t in range(9)]
+    rollout = one(collector(Story(told), rows=18, horizon=4, grouped=True).collect())
+    # What 2 decided before it ended was given up at the horizon, and counts for nothing.
+    assert rows_of(rollout)[1::2] == [[], [], [], [(66.0, 1.0, "cut")], [(67.0, 1.0, "cut")]]
+    assert rollout.agent_steps == 19
+
+
+@pytest.mark.parametrize(("decided_in", "ended_in"), [(5, 0), (0, 5), (5, 6)])
+def test_an_agent_ends_whatever_group_its_end_is_told_of(decided_in: int, ended_in: int) -> None:
+    told = [
+        news(steps((1, 0, 0), (2, 10, 0), group=decided_in)),
+        news(steps((1, 1, 1), group=decided_in), steps((2, 11, 4), group=ended_in)),
+        *[news(steps((1, 2.0 + t, 1), group=decided_in)) for t in range(3)],
+    ]
+    rollout = one(collector(Story(told), rows=4, grouped=True).collect())
+    assert rows_of(rollout) == [[(0.0, 1.0, ""), (1.0, 1.0, ""), (2.0, 1.0, "cut")], [(10.0, 4.0, "x")]]
+
+
+def test_an_agent_that_moves_to_another_group_leaves_the_first_like_one_that_is_cut_off() -> None:
+    told = [
+        news(steps((1, 0, 0), (2, 10, 0), group=5)),
+        news(together(steps((1, 1, 1), group=5), steps((2, 11, 2), group=6))),
+        news(together(steps((1, 2, 1), group=5), steps((2, 12, 3), group=6))),
+        news(together(steps((1, 3, 1), group=5), steps((2, 13, 3), group=6))),
+    ]
+    rollout = one(collector(Story(told), rows=6, grouped=True).collect())
+    first = [(0.0, 1.0, ""), (1.0, 1.0, ""), (2.0, 1.0, "cut")]
+    assert rows_of(rollout) == [first, [(10.0, 2.0, "cut")], [(11.0, 3.0, ""), (12.0, 3.0, "cut")], []]
+    assert rollout.final_observations["obs_0"].ravel().tolist() == [11.0, 13.0, 3.0]
+
+
 def test_empty_lists_and_messages_of_ends_alone_are_answered_with_nothing() -> None:
     told = [news(), news(steps((1, 0, 0))), news(), news(None, steps((1, 1, 5.0))), news(), news(steps((1, 2, 0)))]
     story = Story([*told, *[news(steps((1, 3.0, 0.0)))] * 3])

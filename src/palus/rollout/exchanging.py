@@ -313,7 +313,7 @@ class ExchangeCollector:
             for i, agent in self._known(game, name, ends):
                 self._pay(k, name, agent, ends, i)
                 seat = game.seats[name]
-                if agent.row >= 0:
+                if seat.learns:
                     self._records[seat.policy].end(k, name, ends, i, agent.row, agent.state)
                 paid = agent.reward, agent.group_reward
                 over.append((agent.group, Episode(k, self._places[name], *seat, agent.length, *paid)))

@@ -13,6 +13,9 @@ from palus.rollout.stretches import Decisions, Stretch, build
 from palus.types import F32, I64, AnyArray, BehaviorSpec
 from palus.unity.news import Steps
 
+Key = tuple[int, str, int]
+"""Game, behavior id, and the id of an agent, or of a group, which is made negative."""
+
 
 class Demand(NamedTuple):
     """What a learner asks of rollouts. rows: decisions of one; horizon: those of a stretch at most; grouped: it learns
@@ -33,7 +36,8 @@ class LearnerStretches:
     def __init__(self, demand: Demand, behavior: BehaviorSpec, state_size: int) -> None:
         self.demand, self.behavior = demand, behavior
         self._decisions = Decisions(behavior, state_size)
-        self._open: dict[tuple[int, str, int], Stretch] = {}
+        self._open: dict[Key, Stretch] = {}
+        self._homes: dict[Key, Key] = {}  # of agents, the stretches that their latest decisions went to
         self._done: list[Stretch] = []
 
     @property
@@ -48,8 +52,8 @@ class LearnerStretches:
         waiting = [stretch.steps[-1] for stretch in self._open.values() if stretch.waits(self._decisions)]
         return sum(int(self._decisions["known"][row]) for step in waiting for row in step.values())
 
-    def _key(self, game: int, name: str, agent: int, group: int) -> tuple[int, str, int]:
-        """Of the stretch of an agent, or of its group, whose numbers are made negative."""
+    def _key(self, game: int, name: str, agent: int, group: int) -> Key:
+        """Of the stretch of an agent, or of its group."""
         return game, name, -group if group > 0 and self.demand.grouped else agent
 
     def follows(self, game: int, name: str, group: int, row: int) -> bool:
@@ -62,7 +66,7 @@ class LearnerStretches:
     ) -> I64:
         """Enter decisions; returns their rows. seen: as the policy saw it; fields: the others of `Decisions.add`."""
         rows = self._decisions.add(len(steps), {**self._decisions.seen(seen), **fields})
-        touched = dict[tuple[int, str, int], Stretch]()
+        touched = dict[Key, Stretch]()
         for agent, group, row in zip(steps.agent.tolist(), steps.group.tolist(), rows.tolist(), strict=True):
             key = self._key(game, name, agent, group)
             stretch = self._open.setdefault(key, Stretch())
@@ -70,32 +74,50 @@ class LearnerStretches:
                 touched[key] = stretch
                 stretch.steps.append({})
             stretch.steps[-1][stretch.place(agent)] = row
+            home = self._homes.get((game, name, agent), key)
+            if home != key:
+                self._move(home, agent, row)
+            self._homes[game, name, agent] = key
         for stretch in touched.values():
             if len(stretch.steps) > self.demand.horizon:
                 self._done.append(stretch.cut(self._decisions))
         return rows
 
     def pay(self, row: int, reward: float, group_reward: float) -> None:
-        """What came of a decision; it is known now."""
+        """What came of a decision; it is known now, or of no use any more."""
         self._decisions["rewards"][row] = reward
         self._decisions["group_rewards"][row] = group_reward
-        self._decisions["known"][row] = True
+        self._decisions["known"][row] = not self._decisions["given_up"][row]
+
+    def _move(self, home: Key, agent: int, row: int) -> None:
+        """An agent decides elsewhere than in its group of before, which it leaves like one that is cut off. row: of the
+        decision."""
+        stretch = self._open.get(home)
+        place = stretch.members.pop(agent, None) if stretch is not None else None
+        if stretch is not None and place is not None:
+            latest = next(step[place] for step in reversed(stretch.steps) if place in step)
+            self._decisions["followed"][latest] = row
 
     def end(self, game: int, name: str, ends: Steps, i: int, row: int, state: F32) -> None:
-        """The episode of the i-th agent of `ends` is over. row: of its last decision; state: its memory after it."""
+        """The episode of the i-th agent of `ends` is over. row: of its last decision, -1 where that was given up;
+        state: its memory after it."""
+        home = self._homes.pop((game, name, int(ends.agent[i])), None)
+        if home is not None and home in self._open:
+            self._open[home].members.pop(int(ends.agent[i]), None)  # its place is free
+        if row < 0:
+            return
         if ends.truncated[i]:
             last = {name: array[i : i + 1] for name, array in ends.observations.items()}
             followed = self._decisions.add(1, {**self._decisions.seen(last), "states": state})[0]
             self._decisions["followed"][row] = followed
         else:
             self._decisions["terminated"][row] = True
-        agent, group = int(ends.agent[i]), int(ends.group[i])
-        self._open[self._key(game, name, agent, group)].members.pop(agent)  # its place is free
 
     def close(self, game: int, names: Container[str]) -> None:
         """No more decisions follow on those of these behavior ids in a game."""
         for key in [key for key in self._open if key[0] == game and key[1] in names]:
             self._done.append(self._open.pop(key).cut(self._decisions))
+        self._homes = {who: key for who, key in self._homes.items() if who[0] != game or who[1] not in names}
 
     def rollout(self, has_values: bool) -> tuple[Rollout, float]:
         """What there is, and the mean entropy of its decisions in nats; stretches go on from there."""

@@ -32,7 +32,7 @@ class Decisions:
             **{name: np.zeros(1, np.float32) for name in ("values", "entropies", "rewards", "group_rewards")},
             "versions": np.zeros(1, np.int32),
             "followed": np.full(1, -1, np.int64),  # the row that was seen after a decision that was cut off there
-            **{name: np.zeros(1, np.bool_) for name in ("known", "terminated")},
+            **{name: np.zeros(1, np.bool_) for name in ("known", "terminated", "given_up")},
         }
         if actions.masked:
             self._arrays[f"seen {MASKS}"] = np.ones((1, sum(behavior.branches)), np.bool_)
@@ -104,7 +104,7 @@ class Stretch:
         latest: dict[int, int] = {}
         for step in done.steps:
             for member in [m for m, row in step.items() if not record["known"][row]]:
-                del step[member]
+                record["given_up"][step.pop(member)] = True
             latest.update(step)
         for member, row in latest.items():
             if not record["terminated"][row] and record["followed"][row] < 0 and member in last:
