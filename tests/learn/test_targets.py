@@ -87,6 +87,29 @@ def test_a_member_cut_off_alone_leaves_the_group_like_any_other():
     close(batch.returns[:, 0], [1.25, 2])
 
 
+def taking_turns(**ends):
+    """Of a group of two, row 0 takes decisions 0 and 2, row 1 decision 1."""
+    paused = np.zeros((3, 2), np.bool_)
+    paused[1, 0] = paused[2, 1] = True
+    data = rollout(
+        [[1, 0], [0, 2], [3, 0]], [0, 0], ends.pop("final", []), [[0, 0], [0, 1], [4, 0]], group_rewards=[[0, 0]] * 3,
+        absent=[(0, 1), (1, 0), (2, 1)], actions=[[0, 0]] * 3, last_absent=(0, 1), **ends,
+    )  # fmt: skip
+    return replace(data, paused=paused)
+
+
+def test_a_group_goes_on_as_long_as_a_member_does_that_waits():
+    # Row 1 ends, row 0 decides again: G_2 = 8, G_1 = 2 + 0.5 (0.5 x 3 + 0.5 x 8), G_0 = 0.5 (0.5 x 2 + 0.5 x 4.75)
+    returns = readable_poca().batch(taking_turns(terminated=[(2, 0), (2, 1)], truncated=[])).returns
+    close(returns[:, 0], [1.6875, 4.75, 8])
+
+
+def test_a_group_that_is_cut_off_is_worth_what_those_see_who_wait_too():
+    # Before a 5 of row 0 and a 7 of row 1: V' = (5 + 7) / 2 + 1
+    returns = readable_poca().batch(taking_turns(terminated=[], truncated=[(2, 0), (2, 1)], final=[5, 7])).returns
+    close(returns[2, 0], 8 + 0.5 * 7)
+
+
 def all_out():
     """Both of a group leave at the first decision; others of the match, not in this rollout, play on."""
     return rollout(

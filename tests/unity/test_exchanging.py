@@ -280,6 +280,87 @@ def test_an_agent_that_moves_to_another_group_leaves_the_first_like_one_that_is_
     assert rollout.final_observations["obs_0"].ravel().tolist() == [11.0, 13.0, 3.0]
 
 
+def out_of_step() -> list[News]:
+    """1 decides in every even message, 2 in every odd one until it ends; then 1 is paid, and the group is gone."""
+    return [
+        news(steps((1, 0, 0), group=5)),
+        news(steps((2, 1, 0), group=5)),
+        news(steps((1, 2, 0), group=5)),
+        news(None, steps((2, 99, 3.0), group=5)),
+        news(steps((1, 4, 0), group=5)),
+        news(None, steps((1, 5, 0), group=5, group_reward=10.0)),
+        news(steps((1, 6, 0), group=5)),
+        news(steps((1, 7, 0), group=5)),
+    ]
+
+
+def test_who_waits_while_its_mates_decide_is_in_the_group_until_it_ends() -> None:
+    rollout = one(collector(Story(out_of_step()), rows=5, grouped=True).collect())
+    assert rows_of(rollout)[0] == [(0.0, 0.0, ""), (2.0, 0.0, ""), (4.0, 0.0, "x"), (6.0, 0.0, "cut")]
+    assert rollout.active[:5].tolist() == [[1, 0], [0, 1], [1, 0], [1, 0], [1, 0]]
+    assert rollout.paused is not None
+    assert rollout.paused[:5].tolist() == [[0, 0], [1, 0], [0, 1], [0, 0], [0, 0]]
+    assert rollout.terminated[:5].tolist() == [[0, 0], [0, 0], [0, 1], [1, 0], [0, 0]]
+    assert rollout.goes_on[:5].tolist() == [[1, 0], [1, 1], [1, 0], [0, 0], [0, 0]]
+    assert rollout.rewards[1, 1] == 3.0 and rollout.group_rewards[3, 0] == 10.0
+
+
+def test_all_who_go_on_are_cut_off_where_the_group_is() -> None:
+    told = [
+        news(steps(*[(1, float(t), 1.0)] + ([(2, 50.0 + t, 7.0)] if t % 3 == 0 else []), group=5)) for t in range(20)
+    ]
+    rollout = one(collector(Story(told), rows=11, horizon=6, grouped=True).collect())
+    assert rollout.paused is not None
+    assert rollout.paused[:6, 1].tolist() == [False, True, True, False, True, True]
+    assert rollout.truncated[:6, :2].tolist() == [[False, False]] * 5 + [[True, True]]
+    of_first = np.argwhere(rollout.truncated)[:, 1] < 2
+    assert rollout.final_observations["obs_0"][of_first, 0].tolist() == [6.0, 56.0]
+    games = collector(Story([news(steps(*((a, float(t), 1.0) for a in (1, 2)), group=5)) for t in range(9)]), rows=8)
+    assert one(games.collect()).paused is None
+
+
+class Wild(Story):
+    """Agents of three groups that come, decide, move and end at random; what they see is their number."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__([])
+        self.random, self.there, self.born = np.random.default_rng(seed), dict[int, int](), 0
+        self.ends = self.random.choice([0.002, 0.02, 0.2])
+        self.decides = self.random.choice([0.05, 0.3, 1.0], 5)
+
+    def receive(self, stopped: Any = None) -> News:
+        self.waits, draw, ends, decisions = True, self.random.random, list[Steps](), list[Steps]()
+        for agent in list(self.there):
+            if draw() < self.ends:
+                ends.append(steps((agent, agent, 1.0), group=self.there.pop(agent), truncated=draw() < 0.5))
+            elif draw() < self.decides[agent % 5]:
+                self.there[agent] = self.there[agent] if draw() < 0.99 else int(self.random.integers(3))
+                decisions.append(steps((agent, agent, 1.0), group=self.there[agent]))
+        while len(self.there) < 9:
+            self.born += 1
+            self.there[self.born] = int(self.random.integers(3))
+            decisions.append(steps((self.born, self.born, 0.0), group=self.there[self.born]))
+        return news(together(*decisions) if decisions else None, together(*ends) if ends else None)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_agents_do_every_row_is_of_one_after_the_other(seed: int) -> None:
+    rows, horizon = [(3, 50), (20, 3), (100, 8)][seed % 3]
+    games = collector(Wild(seed), rows=rows, horizon=horizon, grouped=True)
+    for _ in range(8):
+        rollout = one(games.collect())
+        active, goes_on = rollout.active, rollout.goes_on
+        paused = np.zeros_like(active) if rollout.paused is None else rollout.paused
+        assert rollout.agent_steps > 0 and not (paused & active).any() and not (paused[1:] & ~goes_on[:-1]).any()
+        assert not (goes_on[:-1] & ~(active | paused)[1:]).any() and not goes_on[-1].any()
+        for b in range(active.shape[1]):
+            agent = 0.0  # who goes on
+            for t in np.flatnonzero(active[:, b] | paused[:, b]):
+                seen = float(rollout.observations["obs_0"][t, b, 0])
+                assert not active[t, b] or agent in (0.0, seen)
+                agent = (seen or agent) if goes_on[t, b] else 0.0
+
+
 def test_empty_lists_and_messages_of_ends_alone_are_answered_with_nothing() -> None:
     told = [news(), news(steps((1, 0, 0))), news(), news(None, steps((1, 1, 5.0))), news(), news(steps((1, 2, 0)))]
     story = Story([*told, *[news(steps((1, 3.0, 0.0)))] * 3])

@@ -136,9 +136,9 @@ class POCA(OnPolicy):
         if not critic.core.layers:
             return None
         M, N, at_once = T * B // G, B // G, self.network.rows_at_once // G
-        goes_on = (rollout.active & ~(rollout.terminated | rollout.truncated)).reshape(T, N, G)
+        goes_on, active = rollout.goes_on.reshape(T, N, G), rollout.active.reshape(T, N, G)
         keep = np.ones((T + 1, N, 1 + G), np.float32)
-        keep[1:, :, 0], keep[1:, :, 1:] = goes_on.any(2), goes_on
+        keep[1:, :, 0], keep[1:, :, 1:] = goes_on.any(2), goes_on & active
         seen = {name: flat(x[:-1]) for name, x in rollout.seen.items()}
         actions, present = rollout.actions.reshape(M, G, -1), rollout.active.reshape(M, G)
 
@@ -205,9 +205,8 @@ class POCA(OnPolicy):
         T, B = rollout.active.shape
         G = rollout.group_size
         shape = T, B // G, G
-        active, cut_off = rollout.active.reshape(shape), rollout.truncated.reshape(shape)
-        # A group ends when nobody who took part in this step goes on.
-        ended: Bool = np.logical_not((active & ~cut_off & ~rollout.terminated.reshape(shape)).any(2))
+        cut_off = rollout.truncated.reshape(shape)
+        ended: Bool = np.logical_not(rollout.goes_on.reshape(shape).any(2))
         following = np.empty_like(values)
         following[:-1] = values[1:]
         last = {name: x[-1] for name, x in rollout.seen.items()}

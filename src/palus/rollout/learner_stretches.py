@@ -9,7 +9,7 @@ from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from palus.rollout.rollout import Rollout
-from palus.rollout.stretches import Decisions, Stretch, build
+from palus.rollout.stretches import WAITS, Decisions, Stretch, build
 from palus.types import F32, I64, AnyArray, BehaviorSpec
 from palus.unity.news import Steps
 
@@ -49,8 +49,8 @@ class LearnerStretches:
 
     def _early(self) -> int:
         """Decisions whose outcome is known before that of others of their step, which is of the next rollout then."""
-        waiting = [stretch.steps[-1] for stretch in self._open.values() if stretch.waits(self._decisions)]
-        return sum(int(self._decisions["known"][row]) for step in waiting for row in step.values())
+        waiting = [stretch.latest() for stretch in self._open.values() if stretch.waits(self._decisions)]
+        return sum(int(self._decisions["known"][row]) for latest in waiting for row in latest)
 
     def _key(self, game: int, name: str, agent: int, group: int) -> Key:
         """Of the stretch of an agent, or of its group."""
@@ -66,18 +66,20 @@ class LearnerStretches:
     ) -> I64:
         """Enter decisions; returns their rows. seen: as the policy saw it; fields: the others of `Decisions.add`."""
         rows = self._decisions.add(len(steps), {**self._decisions.seen(seen), **fields})
-        touched = dict[Key, Stretch]()
-        for agent, group, row in zip(steps.agent.tolist(), steps.group.tolist(), rows.tolist(), strict=True):
-            key = self._key(game, name, agent, group)
-            stretch = self._open.setdefault(key, Stretch())
-            if key not in touched:
-                touched[key] = stretch
-                stretch.steps.append({})
-            stretch.steps[-1][stretch.place(agent)] = row
+        agents, groups, touched = steps.agent.tolist(), steps.group.tolist(), dict[Key, Stretch]()
+        keys = [self._key(game, name, agent, group) for agent, group in zip(agents, groups, strict=True)]
+        for agent, key, row in zip(agents, keys, rows.tolist(), strict=True):
             home = self._homes.get((game, name, agent), key)
             if home != key:
                 self._move(home, agent, row)
             self._homes[game, name, agent] = key
+        for agent, key, row in zip(agents, keys, rows.tolist(), strict=True):
+            stretch = self._open.setdefault(key, Stretch())
+            if key not in touched:
+                touched[key] = stretch
+                stretch.begin()
+            self._decisions["first"][row] = agent not in stretch.members
+            stretch.steps[-1][stretch.place(agent)] = row
         for stretch in touched.values():
             if len(stretch.steps) > self.demand.horizon:
                 self._done.append(stretch.cut(self._decisions))
@@ -92,18 +94,18 @@ class LearnerStretches:
     def _move(self, home: Key, agent: int, row: int) -> None:
         """An agent decides elsewhere than in its group of before, which it leaves like one that is cut off. row: of the
         decision."""
-        stretch = self._open.get(home)
-        place = stretch.members.pop(agent, None) if stretch is not None else None
-        if stretch is not None and place is not None:
-            latest = next(step[place] for step in reversed(stretch.steps) if place in step)
-            self._decisions["followed"][latest] = row
+        stretch = self._open[home]
+        place = stretch.members.pop(agent)
+        taken = [step[place] for step in stretch.steps if step.get(place, WAITS) != WAITS]
+        if taken:  # else they were given up
+            self._decisions["followed"][taken[-1]] = row
 
     def end(self, game: int, name: str, ends: Steps, i: int, row: int, state: F32) -> None:
         """The episode of the i-th agent of `ends` is over. row: of its last decision, -1 where that was given up;
         state: its memory after it."""
         home = self._homes.pop((game, name, int(ends.agent[i])), None)
-        if home is not None and home in self._open:
-            self._open[home].members.pop(int(ends.agent[i]), None)  # its place is free
+        if home is not None:
+            del self._open[home].members[int(ends.agent[i])]  # its place is free
         if row < 0:
             return
         if ends.truncated[i]:
@@ -135,7 +137,7 @@ class LearnerStretches:
         self._done = []
         self._open = {key: stretch for key, stretch in self._open.items() if stretch.steps}
         steps = [step for stretch in self._open.values() for step in stretch.steps]
-        numbers = self._decisions.keep([row for step in steps for row in step.values()])
+        numbers = self._decisions.keep([row for step in steps for row in step.values() if row != WAITS])
         for step in steps:
-            step.update({member: numbers[row] for member, row in step.items()})
+            step.update({member: numbers.get(row, WAITS) for member, row in step.items()})
         return numbers

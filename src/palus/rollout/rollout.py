@@ -42,6 +42,8 @@ class Rollout:
     last_active: [B] the same after decision T - 1.
     final_observations: name -> [K, *shape] of truncated rows, in the order of `np.argwhere(truncated)`; final_states:
     [K, S] their memory then.
+    paused: [T, B] there is no decision, but others of the group take one while the row's episode goes on; None where
+    groups decide in step. It may be terminated or truncated in a pause: before its group decides the next time.
     group_size: rows per group. versions: [T, B] gradient steps behind the acting weights. resident: the observations as
     tensors on the learner's device, where it has one. side_by_side: the rows are those of matches side by side, as many
     of each.
@@ -67,11 +69,12 @@ class Rollout:
     versions: I32
     resident: Mapping[str, Any] | None = None
     side_by_side: bool = True
+    paused: Bool | None = None
 
     def __post_init__(self) -> None:
         T, B = self.rewards.shape
         for name in ("actions", "log_probs", "parameters", "values", "group_rewards", "terminated", "truncated",
-                     "active", "versions"):  # fmt: skip
+                     "active", "versions", "paused"):  # fmt: skip
             array = getattr(self, name)
             if array is not None and array.shape[:2] != (T, B):
                 raise ValueError(f"{name}: shape {array.shape}; expected to begin with {(T, B)}, as rewards do")
@@ -88,6 +91,13 @@ class Rollout:
     def seen(self) -> Mapping[str, Any]:
         """The observations for the learner's network."""
         return self.observations if self.resident is None else self.resident
+
+    @property
+    def goes_on(self) -> Bool:
+        """[T, B]: an episode is there, and does not end."""
+        there = self.active if self.paused is None else self.active | self.paused
+        lasting: Bool = there & ~(self.terminated | self.truncated)
+        return lasting
 
     @property
     def agent_steps(self) -> int:

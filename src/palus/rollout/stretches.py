@@ -16,6 +16,9 @@ import numpy as np
 from palus.rollout.rollout import Rollout
 from palus.types import I64, MASKS, AnyArray, BehaviorSpec, Bool
 
+WAITS = -2
+"""In the place of a row: a member is there, but others of its group decide."""
+
 
 class Decisions:
     """What a learner's agents saw, did and got, one array for each field; `add` gives the numbers of new rows."""
@@ -32,7 +35,7 @@ class Decisions:
             **{name: np.zeros(1, np.float32) for name in ("values", "entropies", "rewards", "group_rewards")},
             "versions": np.zeros(1, np.int32),
             "followed": np.full(1, -1, np.int64),  # the row that was seen after a decision that was cut off there
-            **{name: np.zeros(1, np.bool_) for name in ("known", "terminated", "given_up")},
+            **{name: np.zeros(1, np.bool_) for name in ("first", "known", "terminated", "given_up")},
         }
         if actions.masked:
             self._arrays[f"seen {MASKS}"] = np.ones((1, sum(behavior.branches)), np.bool_)
@@ -75,7 +78,7 @@ class Decisions:
 
 @dataclass
 class Stretch:
-    """steps: for each, member -> row of the record. members: the places of those who are there, by agent id."""
+    """steps: for each, member -> row of the record, or WAITS. members: places of those who are there, by agent id."""
 
     members: dict[int, int] = field(default_factory=dict)
     steps: list[dict[int, int]] = field(default_factory=list)
@@ -87,28 +90,47 @@ class Stretch:
             self.members[agent] = next(place for place in range(len(taken) + 1) if place not in taken)
         return self.members[agent]
 
+    def begin(self) -> None:
+        """A step in which nobody has decided yet."""
+        self.steps.append(dict.fromkeys(self.members.values(), WAITS))
+
+    def latest(self) -> list[int]:
+        """Rows of the latest step's decisions."""
+        return [row for row in self.steps[-1].values() if row != WAITS]
+
     def waits(self, record: Decisions) -> bool:
-        """Whether what came of the latest step is not known yet, of all who decided."""
-        return not all(record["known"][row] for row in self.steps[-1].values())
+        """Whether what came of the latest step is not known yet: of somebody who decided, or, where all of them ended,
+        of the others of their group."""
+        latest = self.latest()
+        if not all(record["known"][row] for row in latest):
+            return True
+        return bool(self.members) and all(record["terminated"][row] or record["followed"][row] >= 0 for row in latest)
 
     def cut(self, record: Decisions) -> Stretch:
         """What is known so far, as a stretch of its own; this one goes on with the step that was decided last, with all
         who decided in it.
 
-        Members that go on are cut off there. A decision whose outcome is still out, since its agent decides more seldom
-        than others of its group, is given up.
+        Members that go on are cut off there, at what they saw when they decided next. A decision whose outcome is still
+        out, since its agent decides more seldom than others of its group, is given up.
         """
         waits = self.waits(record)
         done = Stretch({}, self.steps[:-1] if waits else self.steps)
         last = self.steps[-1] if waits else {}
-        latest: dict[int, int] = {}
+        latest, following, unborn = dict[int, int](), dict[int, int](), set[int]()
         for step in done.steps:
-            for member in [m for m, row in step.items() if not record["known"][row]]:
-                record["given_up"][step.pop(member)] = True
-            latest.update(step)
+            for member, row in [(m, row) for m, row in step.items() if row != WAITS]:
+                if record["known"][row]:
+                    latest[member] = row
+                else:
+                    record["given_up"][row], step[member], following[member] = True, WAITS, row
+                    unborn |= {member} if record["first"][row] else set()  # this was all that it did
+            for member in unborn & step.keys():
+                del step[member]
+        done.steps = [step for step in done.steps if max(step.values(), default=WAITS) != WAITS]
+        following |= {member: row for member, row in last.items() if row != WAITS}
         for member, row in latest.items():
-            if not record["terminated"][row] and record["followed"][row] < 0 and member in last:
-                record["followed"][row] = last[member]
+            if not record["terminated"][row] and record["followed"][row] < 0 and member in following:
+                record["followed"][row] = following[member]
         places = {member: place for place, member in enumerate(last)}
         self.members = {agent: places[member] for agent, member in self.members.items() if member in places}
         self.steps = [{places[member]: row for member, row in last.items()}] if last else []
@@ -127,6 +149,8 @@ def build(
         for t, step in enumerate(stretch.steps):
             for member, row in step.items():
                 rows[t, number * G + member] = row
+    waits: Bool = rows == WAITS
+    rows[waits] = -1
     active: Bool = rows >= 0
 
     def spread(name: str) -> AnyArray:
@@ -142,6 +166,8 @@ def build(
         if name == MASKS:
             seen[name][:-1][~active], seen[name][-1] = True, True
     followed, terminated = np.where(active, record["followed"][rows], -1), spread("terminated")
+    if waits.any():
+        _let_leave(waits, active & ~spread("first"), followed, terminated)
     truncated: Bool = followed >= 0
     ends = followed[truncated]  # in the order of argwhere
     states = np.where(active[0][:, None], record["states"][rows[0]], np.float32(0))
@@ -165,6 +191,22 @@ def build(
         group_size=G,
         versions=spread("versions"),
         side_by_side=False,
+        paused=waits if waits.any() else None,
     )
     entropy = float(record["entropies"][rows[active]].mean()) if active.any() else 0.0
     return rollout, entropy
+
+
+def _let_leave(waits: Bool, returns: Bool, followed: I64, terminated: Bool) -> None:
+    """Move the ends of those who waited then from their decisions to the last step that they waited in, in place.
+
+    returns: who decides in an episode that had begun. Who waits and is not there in the next step leaves, also where
+    its decision is not in the rollout. All [T, B].
+    """
+    for t in range(1, len(waits)):
+        own = waits[t]
+        followed[t, own], followed[t - 1, own] = followed[t - 1, own], -1
+        terminated[t, own], terminated[t - 1, own] = terminated[t - 1, own], False
+    stays = np.zeros_like(waits)
+    stays[:-1] = (waits | returns)[1:]
+    terminated |= waits & ~stays & (followed < 0)
