@@ -79,6 +79,26 @@ def test_an_update_is_the_compiled_one(make, trainer, case):
     same_update(*pair(make, behavior_of(trainer, *more, "hyperparameters.num_epoch=1"), toy()))
 
 
+class Mates(Recall):
+    """Two of a group, who are asked nothing of each other."""
+
+    group_size = 2
+
+
+@pytest.mark.parametrize("memory", [LSTM, GRU])
+def test_an_update_of_groups_out_of_step_is_the_compiled_one_and_can_be_captured(memory):
+    ours, theirs, rollout = pair(POCA, behavior_of("poca", memory, "hyperparameters.num_epoch=1"), Mates())
+    waits = np.zeros_like(rollout.active)
+    waits[1:, ::2] = np.random.default_rng(0).random(waits[1:, ::2].shape) < 0.4
+    same_update(ours, theirs, replace(rollout, active=rollout.active & ~waits, paused=waits))
+    bare = POCA(ours.behavior, Mates.spec, torch.float32, 0, place=META)
+    bare.device_steps.held |= {name: tensor.to("meta") for name, tensor in theirs.device_steps.held.items()}
+    with NothingElsewhere():
+        bare.device_steps.work(bare.objective)
+    theirs.load_state_dict(ours.state_dict())
+    same_update(ours, theirs, rollout)  # in step again
+
+
 def test_statistics_of_pictures_are_those_of_the_cpu_to_the_bit():
     ours, theirs, rollout = pair(PPO, behavior_of("ppo", IMAGES, NORMALIZE), Pictures(64))
     rollout.active[3, 5] = False

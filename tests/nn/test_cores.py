@@ -57,6 +57,28 @@ def test_a_row_that_starts_anew_forgets_and_no_gradient_crosses_the_cut(kind: st
     assert gradient[2:, 1].abs().sum() > 0
 
 
+@pytest.mark.parametrize(("kind", "layers"), [("gru", 1), ("gru", 2), ("lstm", 1), ("lstm", 2)])
+def test_a_pause_is_as_if_its_steps_were_not_there(kind: str, layers: int) -> None:
+    core, _ = pair(kind, layers)
+    x, states = torch.randn(T, B, IN, requires_grad=True), torch.randn(B, core.state_size)
+    keep, paused = torch.ones(T, B), torch.rand(T, B) < 0.4
+    keep[3, 2] = 0.0  # it begins anew when it decides
+    paused[:4, 0], paused[2, 1:], paused[3, 2] = True, True, False
+    paused[1, 1:], paused[4, 0] = False, False
+    out, after = core(x.view(T * B, IN), states, keep, paused)
+    weights, found = torch.randn(T, B, H), torch.tensor(0.0)
+    for b in range(B):
+        there = ~paused[:, b]
+        alone, end = core(x[there, b], states[b : b + 1], keep[there, b : b + 1])
+        torch.testing.assert_close(out.view(T, B, H)[there, b], alone)
+        torch.testing.assert_close(after[b : b + 1], end)
+        found = found + (alone * weights[there, b]).sum() + end.sum()
+    whole = (out.view(T, B, H) * weights)[~paused].sum() + after.sum()
+    parameters = [x, *core.parameters()]
+    for own, expected in zip(*(torch.autograd.grad(loss, parameters) for loss in (whole, found)), strict=True):
+        torch.testing.assert_close(own, expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 def test_bfloat16_stays_close(kind: str) -> None:
     core, _ = pair(kind, 1)

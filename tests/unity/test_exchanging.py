@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from toys import behavior_of
 
 from palus.config.run_file import EDITOR, EnvSettings
 from palus.errors import ClosedGameError, EnvError, LostGameError, ProtocolError, StoppedEarly, WorkerError
-from palus.learn.returns import usable_decisions
+from palus.learn.poca import POCA
+from palus.learn.returns import kept_memory, usable_decisions
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.game_statistics import GameTold
 from palus.rollout.learner_stretches import Demand
@@ -359,6 +361,45 @@ def test_whatever_agents_do_every_row_is_of_one_after_the_other(seed: int) -> No
                 seen = float(rollout.observations["obs_0"][t, b, 0])
                 assert not active[t, b] or agent in (0.0, seen)
                 agent = (seen or agent) if goes_on[t, b] else 0.0
+
+
+def test_mates_that_take_turns_remember_all_that_they_decided() -> None:
+    games = collector(Story([news(steps((1 + t % 2, t, 0.0), group=5)) for t in range(30)]), rows=10, grouped=True)
+    first, second = one(games.collect()), one(games.collect())
+    # What one decided while the other one's decision filled the rollout is given up, and remembered.
+    assert [first.states.ravel().tolist(), second.states.ravel().tolist()] == [[0.0, 0.0], [6.0, 5.0]]
+    assert [agent.state.item() for agent in games._games[0].agents.values()] == [12.0, 11.0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("memory", ["memory_size: 8, sequence_length: 3", "kind: gru, memory_size: 8"])
+def test_who_waits_remembers_and_what_is_learned_from_does_too(memory: str, seed: int) -> None:
+    whole = [f"hyperparameters.{key}" for key in ("num_epoch=1", "batch_size=65536", "buffer_size=65536")]
+    settings = behavior_of("poca", f"network_settings.memory={{{memory}}}", *whole)
+    learner = POCA(settings, KIND, torch.float32, seed)
+    games = collector(Wild(seed), rows=100, horizon=20, grouped=True, policy=learner.network)
+    for _ in range(2):
+        rollout = one(games.collect())
+    active, kept, states = rollout.active, kept_memory(rollout), torch.from_numpy(rollout.states)
+    assert rollout.paused is not None and rollout.paused.any() and states.any(1).sum() > 1
+    with torch.no_grad():
+        found = learner.forward(rollout, np.arange(active.size).reshape(active.shape), states, kept)[0]
+    np.testing.assert_allclose(found.view(*active.shape, -1)[active], rollout.parameters[active], atol=1e-6)
+    batch = learner.batch(rollout)
+    errors, of_agents = batch.returns - batch.values, batch.returns[:, None] - batch.baselines
+    told = learner.update(rollout, 0)
+    assert told["Losses/Value Loss"] == pytest.approx(np.square(errors[batch.present.any(1)]).mean(), rel=1e-4)
+    assert told["Losses/Baseline Loss"] == pytest.approx(np.square(of_agents[batch.present]).mean(), rel=1e-4)
+    assert told["Policy/KL"] == pytest.approx(0.0, abs=1e-6)  # decisions are as likely as when they were taken
+
+
+def test_one_that_moves_to_another_group_begins_there_with_an_empty_memory() -> None:
+    told = [news(steps((1, float(t), 0), (2, float(t), 0), group=5)) for t in range(3)]
+    told += [news(together(steps((1, 3.0 + t, 0), group=5), steps((2, 3.0 + t, 0), group=6))) for t in range(9)]
+    games = collector(Story(told), rows=8, grouped=True)
+    rollout = one(games.collect())
+    assert rollout.states.ravel().tolist() == [0.0] * 4
+    assert sorted(agent.state.item() for agent in games._games[0].agents.values()) == [2.0, 5.0]
 
 
 def test_empty_lists_and_messages_of_ends_alone_are_answered_with_nothing() -> None:

@@ -233,7 +233,8 @@ class Learner:
         inputs = self.network.inputs({name: flat(x) for name, x in rollout.seen.items()}, places)
         masks = None if rollout.masks is None else self.place.tensor(flat(rollout.masks)[places])
         found: tuple[Tensor, Tensor | None, Tensor]
-        found = self.network(inputs, states, self.place.tensor(keep.ravel()[index]), masks)
+        paused = None if rollout.paused is None else self.place.tensor(rollout.paused.ravel()[index])
+        found = self.network(inputs, states, self.place.tensor(keep.ravel()[index]), masks, paused=paused)
         return found
 
     def gamma(self, name: str) -> float:

@@ -8,7 +8,8 @@ after a member has left. So its last action is credited with what the group achi
 (ML-Agents stops the lambda-return where a member leaves and bootstraps there; docs/differences.md.)
 
 With memory the policy's is each agent's own. The critic's value remembers for the group, as long as somebody of it goes
-on, every baseline for its agent; both begin each rollout with an empty memory.
+on, every baseline for its agent; both begin each rollout with an empty memory. An agent's stays as it is in steps
+of its group in which it does not decide.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class GroupMemory:
     """What a critic remembers in a rollout, of the value and of every baseline.
 
     states: [T + 1, groups, 1 + G, floats] before each step and after the last; keep: [T + 1, groups, 1 + G], 0 where
-    they are empty nevertheless, because an episode ended or nobody decided, else 1.
+    they are empty nevertheless, because an episode ended or nobody was there, else 1.
     """
 
     states: F32
@@ -136,9 +137,9 @@ class POCA(OnPolicy):
         if not critic.core.layers:
             return None
         M, N, at_once = T * B // G, B // G, self.network.rows_at_once // G
-        goes_on, active = rollout.goes_on.reshape(T, N, G), rollout.active.reshape(T, N, G)
+        goes_on = rollout.goes_on.reshape(T, N, G)
         keep = np.ones((T + 1, N, 1 + G), np.float32)
-        keep[1:, :, 0], keep[1:, :, 1:] = goes_on.any(2), goes_on & active
+        keep[1:, :, 0], keep[1:, :, 1:] = goes_on.any(2), goes_on
         seen = {name: flat(x[:-1]) for name, x in rollout.seen.items()}
         actions, present = rollout.actions.reshape(M, G, -1), rollout.active.reshape(M, G)
 
@@ -150,7 +151,10 @@ class POCA(OnPolicy):
             return critic.pooled(inputs, self.place.tensor(actions[part]), there)
 
         read = torch.cat(self.parallel.map(pool, range(0, M, at_once)))
-        states = critic.core.states(read.flatten(0, 1), self.place.tensor(keep[:-1]).flatten(1))
+        paused = None
+        if rollout.paused is not None:  # never of the value
+            paused = self.place.tensor(np.pad(rollout.paused.reshape(T, N, G), ((0, 0), (0, 0), (1, 0)))).flatten(1)
+        states = critic.core.states(read.flatten(0, 1), self.place.tensor(keep[:-1]).flatten(1), paused)
         return GroupMemory(states.view(T + 1, N, 1 + G, -1).cpu().numpy(), keep)
 
     def batch(self, rollout: Rollout) -> GroupBatch:
@@ -282,6 +286,8 @@ class POCA(OnPolicy):
             if recalled:  # memory runs over the decisions of a sequence that do not count, too
                 places, before = steps.ravel(), torch.from_numpy(recalled["critic_memory"][numbers])
                 carried = before, torch.from_numpy(recalled["critic_keep"][steps])
+                if rollout.paused is not None:
+                    carried = *carried, torch.from_numpy(rollout.paused.ravel()[agents])
             inputs = self.network.inputs(seen, (places[:, None] * G + np.arange(G)).ravel())
             acted, there = torch.from_numpy(batch.actions[places]), torch.from_numpy(present[places])
             values, baselines = self.network.critic(inputs, acted, there, *carried)
@@ -326,6 +332,9 @@ class POCA(OnPolicy):
         else:
             decisions = flat(rollout.actions), flat(rollout.log_probs), keep.ravel(), batch.advantages.ravel()
             arrays = {"memory": states.reshape(K * B // G, G, S), "returns": returns, "present": present, **recalled}
+            if S and (rollout.paused is not None or "paused" in self.device_steps.held):
+                paused = np.zeros_like(rollout.active) if rollout.paused is None else rollout.paused
+                arrays["paused"] = paused.reshape(-1, G)
             found = self.device_epochs(rollout, sequences, size, decisions, arrays, now, study)
         found |= self.imitate(step)
         self.finish()
@@ -345,11 +354,13 @@ class POCA(OnPolicy):
         A, (inputs, masks) = self.spec.actions.columns, self.inputs_of(held, places)
         actions, log_probs, keep, advantages = torch.split(held[DECISIONS][places], [A, A, 1, 1], 1)
         memory = held["memory"][held["numbers"]].flatten(0, 1)
-        parameters, _, _ = self.network(inputs, memory, keep.view(length, -1), masks)
+        paused = held["paused"][steps] if "paused" in held else None
+        resting = None if paused is None else paused.flatten(1)
+        parameters, _, _ = self.network(inputs, memory, keep.view(length, -1), masks, paused=resting)
         acted, carried = actions.view(len(own), G, A), tuple[Tensor, ...]()
         if "critic_memory" in held:
             carried = held["critic_memory"][held["numbers"]], held["critic_keep"][steps]
-        values, baselines = self.network.critic(inputs, acted, there, *carried)
+        values, baselines = self.network.critic(inputs, acted, there, *carried, paused=paused)
         of_steps = held["shares"].flatten()
         acting = ((held["shares"] > 0)[:, :, None] & present[steps]).flatten()
         of_agents = acting / acting.sum()

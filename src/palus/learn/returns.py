@@ -21,9 +21,9 @@ def usable_decisions(rollout: Rollout) -> Bool:
 
 
 def kept_memory(rollout: Rollout) -> F32:
-    """[T, B]: 0 where a row's memory is empty before a decision, because an episode ended or nobody decided; else 1."""
+    """[T, B]: 0 where a row's memory is empty before a time, because an episode ended or nobody was there; else 1."""
     keep = np.ones(rollout.active.shape, np.float32)
-    keep[1:] = rollout.active[:-1] & ~(rollout.terminated | rollout.truncated)[:-1]
+    keep[1:] = rollout.goes_on[:-1]
     return keep
 
 

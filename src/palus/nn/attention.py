@@ -54,17 +54,20 @@ class AttentionCritic(nn.Module):
         present: Tensor,
         states: Tensor | None = None,
         keep: Tensor | None = None,
+        paused: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """V [M, S] and b [M, G, S] of M group steps; without actions V alone.
 
         inputs: of M G agents, the members of a group adjacent (`Network.inputs`); actions: [M, G, A] as stored;
         present: [M, G] bool. Baselines of absent agents, and values of steps without agents, are meaningless numbers,
         but numbers. Where there is memory, M are T steps of N groups, time first, and V and every baseline remember
-        for themselves: states [N, 1 + G, floats] and keep [T, N, 1 + G] as of `Core.forward` ([., 1, .] for V alone).
+        for themselves: states [N, 1 + G, floats] and keep [T, N, 1 + G] as of `Core.forward` ([., 1, .] for V alone);
+        paused: [T, N, G] of the baselines.
         """
         x = self.pooled(inputs, actions, present)
         if states is not None and keep is not None:
-            remembered, _ = self.core.forward(x.flatten(0, 1), states.flatten(0, 1), keep.flatten(1))
+            resting = None if paused is None else F.pad(paused, (1, 0)).flatten(1)
+            remembered, _ = self.core.forward(x.flatten(0, 1), states.flatten(0, 1), keep.flatten(1), resting)
             x = remembered.view(*x.shape[:2], -1)
         count = 2.0 * present.sum(1, keepdim=True).to(x.dtype) / present.shape[1] - 1.0
         heads: Tensor = self.head(torch.cat([x, count[:, None].expand(*x.shape[:2], 1)], -1))

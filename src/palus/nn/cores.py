@@ -1,6 +1,7 @@
 """Recurrent cores over rollouts: GRU, LSTM, or none, cut where episodes end.
 
-A rollout of T decisions in B rows runs as T steps on whole rows; a row's state is set to zero after an end. The passes
+A rollout of T decisions in B rows runs as T steps on whole rows; a row's state is set to zero after an end, and stays
+where others decide (`paused`): there gates are set to what keeps it, and no gradient arises. The passes
 are written out, forward and backward, because the gradient of the recurrent weights is then one matrix product over
 all T B decisions where autograd adds up T small ones. Equations, weight layout and first weights are torch's
 (`torch.nn.GRU`, `torch.nn.LSTM`). Gates are computed in float32, products in the network's number format.
@@ -43,8 +44,10 @@ class GruSteps(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, h: Tensor, keep: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """x: [T, B, 3 H]; h: [B, H] float32; keep: [T, B, 1], 0 where the row starts anew.
+    def forward(
+        ctx: Any, x: Tensor, h: Tensor, keep: Tensor, weight: Tensor, bias: Tensor, paused: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """x: [T, B, 3 H]; h: [B, H] float32; keep: [T, B, 1], 0 where the row starts anew; paused: [T, B, 1] bool.
 
         Returns outputs [T, B, H] and the last state [B, H], both float32; no gradient flows into h or keep.
         """
@@ -55,6 +58,8 @@ class GruSteps(torch.autograd.Function):
             h = h * keep[t]
             g = F.linear(h.to(weight.dtype), weight).float().add_(bias32)
             rz, n = _gru_gates(x[t], g)
+            if paused is not None:
+                rz[:, H:].masked_fill_(paused[t], 1.0)
             before.append(h)
             gates.append(torch.cat([rz, n], 1))
             hidden.append(g[:, 2 * H :])
@@ -82,7 +87,7 @@ class GruSteps(torch.autograd.Function):
             carry = (d * z[t] + (dg[t].to(weight.dtype) @ weight).float()) * keep[t]
         flat = dg.view(T * B, 3 * H).to(weight.dtype)
         d_weight = flat.T @ before.view(T * B, H).to(weight.dtype)
-        return dx.to(weight.dtype), None, None, d_weight, dg.sum((0, 1)).to(weight.dtype)
+        return dx.to(weight.dtype), None, None, d_weight, dg.sum((0, 1)).to(weight.dtype), None
 
 
 class LstmSteps(torch.autograd.Function):
@@ -93,9 +98,9 @@ class LstmSteps(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, h: Tensor, c: Tensor, keep: Tensor, weight: Tensor, bias: Tensor
+        ctx: Any, x: Tensor, h: Tensor, c: Tensor, keep: Tensor, weight: Tensor, bias: Tensor, paused: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """x: [T, B, 4 H]; h, c: [B, H] float32; keep: [T, B, 1]. Returns outputs [T, B, H], last h and c."""
+        """x: [T, B, 4 H]; h, c: [B, H] float32; keep, paused: [T, B, 1]. Returns outputs [T, B, H], last h and c."""
         T, H = len(x), h.shape[1]
         x, bias32 = x.float(), bias.float()
         before_h, before_c, gates, cells, out = [], [], [], [], x.new_empty(T, *h.shape)
@@ -105,16 +110,22 @@ class LstmSteps(torch.autograd.Function):
             before_h.append(h)
             before_c.append(c)
             s, c = _lstm_gates(a, c)
+            if paused is not None:
+                c = torch.where(paused[t], before_c[t], c)
+                for gate, value in ((0, 0.0), (1, 1.0), (3, 0.0)):
+                    s[:, gate * H : (gate + 1) * H].masked_fill_(paused[t], value)
             squashed = c.tanh()
             h = torch.mul(s[:, 3 * H :], squashed, out=out[t])
+            if paused is not None:
+                h = out[t].copy_(torch.where(paused[t], before_h[t], h))
             gates.append(s)
             cells.append(squashed)
-        ctx.save_for_backward(*(torch.stack(rows) for rows in (before_h, before_c, gates, cells)), keep, weight)
+        ctx.save_for_backward(*(torch.stack(rows) for rows in (before_h, before_c, gates, cells)), keep, weight, paused)
         return out, h.clone(), c
 
     @staticmethod
     def backward(ctx: Any, d_out: Tensor, d_h: Tensor, d_c: Tensor) -> tuple[Tensor | None, ...]:
-        before_h, before_c, gates, cells, keep, weight = ctx.saved_tensors
+        before_h, before_c, gates, cells, keep, weight, paused = ctx.saved_tensors
         T, B, H = before_h.shape
         i, f, g, o = gates.split(H, 2)
         da = before_h.new_empty(T, B, 4 * H)
@@ -125,11 +136,12 @@ class LstmSteps(torch.autograd.Function):
             da[t, :, H : 2 * H] = d_c * before_c[t] * f[t] * (1 - f[t])
             da[t, :, 2 * H : 3 * H] = d_c * i[t] * (1 - g[t] * g[t])
             da[t, :, 3 * H :] = d * cells[t] * o[t] * (1 - o[t])
-            d_h = (da[t].to(weight.dtype) @ weight).float() * keep[t]
+            d_h = (da[t].to(weight.dtype) @ weight).float()
+            d_h = (d_h if paused is None else torch.where(paused[t], d, d_h)) * keep[t]
             d_c = d_c * f[t] * keep[t]
         flat = da.view(T * B, 4 * H).to(weight.dtype)
         d_weight = flat.T @ before_h.view(T * B, H).to(weight.dtype)
-        return da.to(weight.dtype), None, None, None, d_weight, da.sum((0, 1)).to(weight.dtype)
+        return da.to(weight.dtype), None, None, None, d_weight, da.sum((0, 1)).to(weight.dtype), None
 
 
 _gru: Callable[..., tuple[Tensor, Tensor]] = GruSteps.apply
@@ -162,25 +174,26 @@ class Core(nn.Module):
                 bias.zero_()
                 bias[self.out_features : 2 * self.out_features] = 1.0
 
-    def forward(self, x: Tensor, states: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-        """x: [T B, in], time first; states: [B, S] float32; keep: [T, B] float32, 0 where a row starts anew at t.
+    def forward(self, x: Tensor, states: Tensor, keep: Tensor, paused: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """x: [T B, in], time first; states: [B, S] float32; keep: [T, B] float32, 0 where a row starts anew at t;
+        paused: [T, B] bool, where its state stays as it is and the output means nothing.
 
         Returns [T B, H] in the network's number format and the states [B, S] after the last step.
         """
         if not self.layers:
             return x, states
         T, B = keep.shape
-        dtype, keep = x.dtype, keep.unsqueeze(-1)
+        dtype, keep, paused = x.dtype, keep.unsqueeze(-1), None if paused is None else paused.unsqueeze(-1)
         parts = torch.split(states, self.out_features, 1)
         hidden, cells = [], []
         for layer in range(self.layers):
             w_ih, w_hh, b_ih, b_hh = self.core.all_weights[layer]
             projected = F.linear(x, w_ih, b_ih).view(T, B, -1)
             if self.is_lstm:
-                out, h, c = _lstm(projected, parts[layer], parts[self.layers + layer], keep, w_hh, b_hh)
+                out, h, c = _lstm(projected, parts[layer], parts[self.layers + layer], keep, w_hh, b_hh, paused)
                 cells.append(c)
             else:
-                out, h = _gru(projected, parts[layer], keep, w_hh, b_hh)
+                out, h = _gru(projected, parts[layer], keep, w_hh, b_hh, paused)
             hidden.append(h)
             x = out.view(T * B, -1).to(dtype)
         return x, torch.cat([*hidden, *cells], 1)
@@ -206,16 +219,17 @@ class Core(nn.Module):
         return x, torch.cat([*hidden, *cells], 1)
 
     @torch.no_grad()
-    def states(self, x: Tensor, keep: Tensor) -> Tensor:
+    def states(self, x: Tensor, keep: Tensor, paused: Tensor | None = None) -> Tensor:
         """What is remembered before each of T decisions and after the last, [T + 1, B, S], from an empty memory on.
 
-        x, keep: as in `forward`, with layers. An ended episode is still in the memory before the next one's first
-        decision, whose `keep` clears it.
+        x, keep, paused: as in `forward`, with layers. An ended episode is still in the memory before the next one's
+        first decision, whose `keep` clears it.
         """
         T, B = keep.shape
         found, rows = [x.new_zeros((B, self.state_size), dtype=torch.float32)], x.view(T, B, -1)
         for t in range(T):
-            found.append(self.forward(rows[t], found[-1], keep[t : t + 1])[1])
+            there = None if paused is None else paused[t : t + 1]
+            found.append(self.forward(rows[t], found[-1], keep[t : t + 1], there)[1])
         return torch.stack(found)
 
     def onnx(self, g: Graph, x: str, state: str) -> tuple[str, str]:

@@ -204,28 +204,37 @@ class Network(nn.Module):
         keep: Tensor,
         masks: Tensor | None = None,
         remember: Remember | None = None,
+        paused: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         """T steps of B rows. inputs: name -> [T B, *shape], time first, as `inputs` makes them; states: [B, S] float32;
         keep: [T, B] float32, 0 where the row's state is zero before step t (both are read where there is memory);
-        masks: [T B, M] bool; remember: stands in for the core, of a network with one side.
+        masks: [T B, M] bool; remember: stands in for the core, of a network with one side; paused: [T, B] bool, where
+        the state stays as it is.
 
         Returns parameters [T B, L], values [T B, streams] (normalised where `returns` is; None with a critic of the
         learner's) and states [B, S], all float32.
         """
         own = torch.tensor_split(states, len(self.sides), 1)
-        features, after = self._features(self.sides[0], inputs, own[0], keep, remember)
+        features, after = self._features(self.sides[0], inputs, own[0], keep, remember, paused)
         parameters = self.masked(self.action_parameterization.forward(features), masks)
         if len(self.sides) > 1:
-            features, remembered = self._features(self.sides[1], inputs, own[1], keep)
+            features, remembered = self._features(self.sides[1], inputs, own[1], keep, paused=paused)
             after = torch.cat([after, remembered], 1)
         values = _values_of(self.critic_linear, features) if self.has_values else None
         return parameters, values, after
 
     def _features(
-        self, side: str, inputs: Inputs, state: Tensor, keep: Tensor, remember: Remember | None = None
+        self,
+        side: str,
+        inputs: Inputs,
+        state: Tensor,
+        keep: Tensor,
+        remember: Remember | None = None,
+        paused: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         encoder, core, decoder = self._parts[side]
-        x, state = (remember or core.forward)(encoder.forward(inputs), state, keep)
+        x = encoder.forward(inputs)
+        x, state = core.forward(x, state, keep, paused) if remember is None else remember(x, state, keep)
         return decoder.forward(x).float(), state  # the heads are small, and their outputs are compared: float32
 
     def masked(self, parameters: Tensor, masks: Tensor | None) -> Tensor:

@@ -374,13 +374,13 @@ class ExchangeCollector:
         """One forward pass. Returns the actions [n, A] of the whole batch; what is learned from is recorded."""
         spec, S = self._spec.behavior(kind).actions, self._sizes[kind]
         record, deciding = self._records.get(policy), list[_Agent]()
-        groups = record if S and record is not None and record.demand.grouped else None
+        grouped = record is not None and record.demand.grouped
         for k, name, steps in batch:
             agents, casts = self._games[k].agents, self._games[k].casts
             for number, group in zip(steps.agent.tolist(), steps.group.tolist(), strict=True):
                 agent = agents.setdefault((name, number), _Agent(np.zeros(S, np.float32), casts=casts))
-                if groups is not None and group and not groups.follows(k, name, group, agent.row):
-                    agent.state = np.zeros(S, np.float32)  # as the learner will have it
+                if grouped and agent.length and group != agent.group:  # it goes on in a row of another group
+                    agent.state = np.zeros(S, np.float32)
                 deciding.append(agent)
         names = batch[0][2].observations
         seen: dict[str, AnyArray] = {

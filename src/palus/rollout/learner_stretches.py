@@ -56,11 +56,6 @@ class LearnerStretches:
         """Of the stretch of an agent, or of its group."""
         return game, name, -group if group > 0 and self.demand.grouped else agent
 
-    def follows(self, game: int, name: str, group: int, row: int) -> bool:
-        """Whether a decision of a group's member is of the step before the one that begins."""
-        stretch = self._open.get((game, name, -group))
-        return stretch is not None and bool(stretch.steps) and row in stretch.steps[-1].values()
-
     def add(
         self, game: int, name: str, steps: Steps, seen: Mapping[str, AnyArray], fields: Mapping[str, AnyArray]
     ) -> I64:
@@ -68,18 +63,23 @@ class LearnerStretches:
         rows = self._decisions.add(len(steps), {**self._decisions.seen(seen), **fields})
         agents, groups, touched = steps.agent.tolist(), steps.group.tolist(), dict[Key, Stretch]()
         keys = [self._key(game, name, agent, group) for agent, group in zip(agents, groups, strict=True)]
+        if self.demand.grouped:
+            for agent, key, row in zip(agents, keys, rows.tolist(), strict=True):
+                home = self._homes.get((game, name, agent), key)
+                if home != key:
+                    self._move(home, agent, row)
+                self._homes[game, name, agent] = key
+        first = list[bool]()
         for agent, key, row in zip(agents, keys, rows.tolist(), strict=True):
-            home = self._homes.get((game, name, agent), key)
-            if home != key:
-                self._move(home, agent, row)
-            self._homes[game, name, agent] = key
-        for agent, key, row in zip(agents, keys, rows.tolist(), strict=True):
-            stretch = self._open.setdefault(key, Stretch())
+            stretch = self._open.get(key)
+            if stretch is None:
+                stretch = self._open[key] = Stretch()
             if key not in touched:
                 touched[key] = stretch
                 stretch.begin()
-            self._decisions["first"][row] = agent not in stretch.members
+            first.append(agent not in stretch.members)
             stretch.steps[-1][stretch.place(agent)] = row
+        self._decisions["first"][rows] = first
         for stretch in touched.values():
             if len(stretch.steps) > self.demand.horizon:
                 self._done.append(stretch.cut(self._decisions))
@@ -103,9 +103,10 @@ class LearnerStretches:
     def end(self, game: int, name: str, ends: Steps, i: int, row: int, state: F32) -> None:
         """The episode of the i-th agent of `ends` is over. row: of its last decision, -1 where that was given up;
         state: its memory after it."""
-        home = self._homes.pop((game, name, int(ends.agent[i])), None)
-        if home is not None:
-            del self._open[home].members[int(ends.agent[i])]  # its place is free
+        agent = int(ends.agent[i])
+        home = self._homes.pop((game, name, agent), None) if self.demand.grouped else (game, name, agent)
+        if home in self._open:
+            self._open[home].members.pop(agent, None)  # its place is free
         if row < 0:
             return
         if ends.truncated[i]:

@@ -113,24 +113,25 @@ class Stretch:
         Members that go on are cut off there, at what they saw when they decided next. A decision whose outcome is still
         out, since its agent decides more seldom than others of its group, is given up.
         """
-        waits = self.waits(record)
+        waits, (known, first, followed) = self.waits(record), (record[name] for name in ("known", "first", "followed"))
         done = Stretch({}, self.steps[:-1] if waits else self.steps)
         last = self.steps[-1] if waits else {}
         latest, following, unborn = dict[int, int](), dict[int, int](), set[int]()
         for step in done.steps:
-            for member, row in [(m, row) for m, row in step.items() if row != WAITS]:
-                if record["known"][row]:
+            for member, row in step.items():
+                if row != WAITS and known[row]:
                     latest[member] = row
-                else:
+                elif row != WAITS:
                     record["given_up"][row], step[member], following[member] = True, WAITS, row
-                    unborn |= {member} if record["first"][row] else set()  # this was all that it did
-            for member in unborn & step.keys():
+                    unborn |= {member} if first[row] else set()  # this was all that it did
+            for member in unborn & step.keys() if unborn else ():
                 del step[member]
-        done.steps = [step for step in done.steps if max(step.values(), default=WAITS) != WAITS]
+        if following:
+            done.steps = [step for step in done.steps if max(step.values(), default=WAITS) != WAITS]
         following |= {member: row for member, row in last.items() if row != WAITS}
         for member, row in latest.items():
-            if not record["terminated"][row] and record["followed"][row] < 0 and member in following:
-                record["followed"][row] = following[member]
+            if not record["terminated"][row] and followed[row] < 0 and member in following:
+                followed[row] = following[member]
         places = {member: place for place, member in enumerate(last)}
         self.members = {agent: places[member] for agent, member in self.members.items() if member in places}
         self.steps = [{places[member]: row for member, row in last.items()}] if last else []
@@ -170,7 +171,8 @@ def build(
         _let_leave(waits, active & ~spread("first"), followed, terminated)
     truncated: Bool = followed >= 0
     ends = followed[truncated]  # in the order of argwhere
-    states = np.where(active[0][:, None], record["states"][rows[0]], np.float32(0))
+    first = rows[active.argmax(0), np.arange(B)]  # of each row, which may begin in a pause; empty in all later ones
+    states = np.where(first[:, None] >= 0, record["states"][first], np.float32(0))
     rollout = Rollout(
         masks=seen.pop(MASKS, None),
         observations=seen,
