@@ -371,6 +371,24 @@ def test_mates_that_take_turns_remember_all_that_they_decided() -> None:
     assert [agent.state.item() for agent in games._games[0].agents.values()] == [12.0, 11.0]
 
 
+@pytest.mark.parametrize(
+    ("period", "late", "paid"), [(1, 0, [1.0] * 5), (3, 0, [2.0, 0.5, 0.5] * 3), (2, 1, [2.0, *[1.0] * 8])]
+)
+def test_what_a_group_is_paid_counts_once_however_often_its_members_are_told(
+    period: int, late: int, paid: list[float]
+) -> None:
+    """It is paid 1 between two messages. 1 decides in all of them, or where 2 is late, in turns with it."""
+    told, latest = list[News](), {1: 0, 2: 0}
+    for t in range(30):
+        deciding = [agent for agent in (1, 2) if (t + (agent == 2) * late) % (period if agent == 2 or late else 1) == 0]
+        parts = [steps((agent, t, 0.0), group=5, group_reward=float(t - latest[agent])) for agent in deciding]
+        latest |= dict.fromkeys(deciding, t)
+        told.append(news(together(*parts)))
+    rollout = one(collector(Story(told), rows=20, grouped=True).collect())
+    rewards = POCA(behavior_of("poca"), KIND, torch.float32, 0).rewards(rollout, rollout.active)
+    assert rewards[: len(paid), 0, 0].tolist() == paid
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("memory", ["memory_size: 8, sequence_length: 3", "kind: gru, memory_size: 8"])
 def test_who_waits_remembers_and_what_is_learned_from_does_too(memory: str, seed: int) -> None:

@@ -187,14 +187,20 @@ class POCA(OnPolicy):
 
     def rewards(self, rollout: Rollout, usable: Bool) -> F32:
         """What the groups are paid, [T, groups, S]: by each signal what all members are, by the game also what the
-        group is, once; each times its strength."""
+        group is, once; each times its strength.
+
+        Every member is told what its group was paid since its own latest decision, so the mean is over those, too, who
+        wait since a decision in the rollout.
+        """
         (T, B), G = rollout.active.shape, rollout.group_size
         shape, streams = (T, B // G, G), list[F32]()
-        active = rollout.active.reshape(shape)
+        active = told = rollout.active.reshape(shape)
+        if rollout.paused is not None:
+            told = active | rollout.paused.reshape(shape) & np.logical_or.accumulate(active)
         for name, signal in self.signals.items():
             if signal is None:
                 own = (rollout.rewards.reshape(shape) * active).sum(2)
-                of_group = (rollout.group_rewards.reshape(shape) * active).sum(2) / np.maximum(active.sum(2), 1)
+                of_group = (rollout.group_rewards.reshape(shape) * active).sum(2) / np.maximum(told.sum(2), 1)
                 paid = (own + of_group) * self.behavior.extrinsic.strength
             else:
                 paid = self.pay(signal, rollout, usable).reshape(shape).sum(2) * self.strength(name)
