@@ -58,20 +58,37 @@ def test_sequences_keep_gaps_and_count_what_is_known_once_they_are_warm(monkeypa
     buffer, data = ReplayBuffer(SPEC, 17, 2, state_size=3), two_matches()
     states = np.arange(2 * 4 * 3, dtype=np.float32).reshape(2, 4, 3)
     buffer.add(data, usable_decisions(data), np.arange(12, dtype=np.float32).reshape(3, 4), states)
-    assert (buffer.capacity, buffer.size) == (16, 16)
-    assert buffer.rewards.tolist() == [0, 4, 1, 5, 2, 6, 3, 7, 8, 8, 9, 9, 10, 10, 11, 11]
-    assert (buffer.memory == states.reshape(8, 3)).all()
+    # agent 1 is absent at decision 1, and decision 0 only warms up: its first sequence is not kept
+    kept = [0, 2, 3, 4, 5, 6, 7]
+    assert (buffer.capacity, buffer.size) == (16, 14)
+    assert buffer.rewards.tolist() == [0, 4, 2, 6, 3, 7, 8, 8, 9, 9, 10, 10, 11, 11, 0, 0]
+    assert (buffer.memory[:7] == states.reshape(8, 3)[kept]).all()
     # agent 1 leaves at decision 0, agent 0 at 1, agents 2 and 3 are cut off there: decision 2 begins anew for all
-    assert buffer.keep.reshape(8, 2).tolist() == [[1, 1], [1, 0], [1, 1], [1, 1], *[[0, 0]] * 4]
-    # of what begins amid an episode the first half only warms up; agent 1 is absent at decision 1
-    expected = [[False, True], [False, False], [False, True], [False, True], *[[True, False]] * 4]
-    assert buffer.counts.reshape(8, 2).tolist() == expected
+    assert buffer.keep[:14].reshape(7, 2).tolist() == [*[[1, 1]] * 3, *[[0, 0]] * 4]
+    # of what begins amid an episode the first half only warms up
+    assert buffer.counts[:14].reshape(7, 2).tolist() == [*[[False, True]] * 3, *[[True, False]] * 4]
     drawn = buffer.draw(6, torch.Generator().manual_seed(0))
     assert drawn.shape == (2, 3) and (drawn[1] == drawn[0] + 1).all() and (drawn[0] % 2 == 0).all()
     again = ReplayBuffer(SPEC, 17, 2, state_size=3)
     again.load_state_dict(buffer.state_dict())
     for name, array in buffer._arrays().items():
         assert (again._arrays()[name] == array).all(), name
+
+
+@pytest.mark.parametrize(("before", "first"), [(1.0, False), (0.0, True)])
+def test_of_a_rollout_shorter_than_a_sequence_its_own_share_warms_up_and_nothing_where_an_episode_begins(
+    before: float, first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three decisions in sequences of six. before: the actor's memory, empty where an episode begins."""
+    monkeypatch.setattr(replay_buffer, "WARM_UP", 0.5)
+    buffer, data = ReplayBuffer(SPEC, 24, 6, state_size=3), two_matches()
+    usable = usable_decisions(data)
+    usable[2] = False  # an episode begins there
+    buffer.add(data, usable, np.zeros((3, 4), np.float32), np.full((1, 4, 3), before, np.float32))
+    counts = buffer.counts[: buffer.size].reshape(-1, 6)
+    assert counts[:, 3:].sum() == 0
+    # agent 1 decides at decision 0 only
+    assert counts[:, :2].tolist() == [[first, True], *([[True, False]] if first else []), *[[first, True]] * 2]
 
 
 @pytest.mark.parametrize(

@@ -269,6 +269,17 @@ def test_gradient_steps_equal_a_plain_reference_with_three_optimisers(
     assert torch.allclose(mine, slow, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", SPECS)
+def test_a_minibatch_of_which_nothing_counts_moves_nothing(kind: str) -> None:
+    """Buffers that older versions saved hold such sequences."""
+    settings = ("hyperparameters.batch_size=6", "network_settings.memory={memory_size: 8, sequence_length: 3}")
+    learner = filled(learner_of(SPECS[kind], *settings))
+    learner.buffer.counts[:] = False
+    before = learner.network.weights.master.clone()
+    found = learner._step(3e-4)
+    assert (learner.network.weights.master == before).all() and np.isfinite(list(found.values())).all()
+
+
 def test_gradient_steps_are_due_by_trainer_steps() -> None:
     """As ML-Agents counts: while (step - buffer_init_steps) / count > steps_per_update, count from 1."""
     settings = ("batch_size=8", "buffer_init_steps=20", "steps_per_update=3", "learning_rate_schedule=linear")

@@ -2,7 +2,7 @@
 
 For a network with memory the rows lie in sequences: `length` decisions of one agent's column, one after another, over
 as many episodes as there were. The actor's memory before a sequence is kept beside it. Critics begin it with an empty
-memory, so its first decisions only warm them up, until an episode begins.
+memory, so its first decisions only warm them up, until an episode begins; what only warms up is not kept.
 Source: the burn-in of Kapturowski et al. 2019 (R2D2), section 3.
 """
 
@@ -21,7 +21,7 @@ from palus.rollout.rollout import Rollout
 from palus.types import F32, I64, AnyArray, BehaviorSpec, Bool
 
 WARM_UP = 0.25
-"""The share of a sequence that begins amid an episode of which nothing is learned."""
+"""The share of a sequence that begins amid an episode, or of a rollout that is shorter, of which nothing is learned."""
 
 
 class ReplayBuffer:
@@ -69,21 +69,24 @@ class ReplayBuffer:
         return named | {name: array for name, array in optional.items() if array is not None}
 
     def add(self, rollout: Rollout, usable: Bool, rewards: F32, states: F32 | None = None) -> None:
-        """Take in the usable decisions of a rollout, oldest first; with memory, the sequences that hold any.
+        """Take in the usable decisions of a rollout, oldest first; with memory, the sequences of which any counts.
 
         usable, rewards: [T, B]; states: [sequences, B, S], the actor's before every `length`-th decision.
         """
         sequences = Sequences(usable, self.length)
-        numbers = sequences.numbers[-self.capacity // self.length :]
+        numbers = sequences.numbers
         index, counts = sequences.decisions(numbers)
+        if states is not None and self.memory.size:
+            memory, keep = states.reshape(-1, states.shape[2])[numbers], kept_memory(rollout).ravel()[index]
+            late = np.arange(self.length)[:, None] >= int(min(self.length, len(usable)) * WARM_UP)
+            counts &= late | (np.cumsum(keep == 0.0, 0) > 0) | ~memory.any(1)
+        taught = np.flatnonzero(counts.any(0))[-(self.capacity // self.length) :]
+        index = index[:, taught]
         t, b = np.divmod(index.T.ravel(), usable.shape[1])
         places = (self._next + np.arange(len(t))) % self.capacity
         if states is not None and self.memory.size:
-            keep = kept_memory(rollout).ravel()[index]
-            late = np.arange(self.length)[:, None] >= int(self.length * WARM_UP)
-            warm = late | (np.cumsum(keep == 0.0, 0) > 0)
-            self.memory[places[:: self.length] // self.length] = states.reshape(-1, states.shape[2])[numbers]
-            self.keep[places], self.counts[places] = keep.T.ravel(), (counts & warm).T.ravel()
+            self.memory[places[:: self.length] // self.length] = memory[taught]
+            self.keep[places], self.counts[places] = keep[:, taught].T.ravel(), counts[:, taught].T.ravel()
         for name, seen in rollout.observations.items():
             self.observations[name][places] = seen[t, b]
         for name, seen in rollout.following(t, b).items():

@@ -188,14 +188,14 @@ class Core(nn.Module):
         hidden, cells = [], []
         for layer in range(self.layers):
             w_ih, w_hh, b_ih, b_hh = self.core.all_weights[layer]
-            projected = F.linear(x, w_ih, b_ih).view(T, B, -1)
+            projected = F.linear(x, w_ih, b_ih).view(T, B, len(b_ih))
             if self.is_lstm:
                 out, h, c = _lstm(projected, parts[layer], parts[self.layers + layer], keep, w_hh, b_hh, paused)
                 cells.append(c)
             else:
                 out, h = _gru(projected, parts[layer], keep, w_hh, b_hh, paused)
             hidden.append(h)
-            x = out.view(T * B, -1).to(dtype)
+            x = out.flatten(0, 1).to(dtype)
         return x, torch.cat([*hidden, *cells], 1)
 
     def act(self, x: Tensor, states: Tensor, products: Sequence[tuple[Product, Product]]) -> tuple[Tensor, Tensor]:
