@@ -296,6 +296,15 @@ def test_gradient_steps_are_due_by_trainer_steps() -> None:
             "Policy/Discrete Entropy Coeff", "Policy/Continuous Entropy Coeff"} <= found.keys()  # fmt: skip
 
 
+def test_a_buffer_of_fewer_whole_sequences_than_a_minibatch_has_rows_is_learned_from_once_it_is_full() -> None:
+    """Of 11 rows it holds two sequences of 4, and so does a minibatch of 9."""
+    sizes = ("hyperparameters.buffer_size=11", "hyperparameters.batch_size=9", "hyperparameters.steps_per_update=4")
+    memory = "network_settings.memory={memory_size: 8, sequence_length: 4}"
+    learner = SAC(behavior_of(*sizes, memory), Aim.spec, torch.float32, 0)
+    learner.update(Play(learner, Aim(2)).collect(), 0)
+    assert (learner.buffer.capacity, learner.network.version) == (8, 3)  # 16, 12 and 8 > 4
+
+
 def test_another_learners_weights_are_taken_over_with_what_it_learned_from_but_not_its_pace() -> None:
     made = [SAC(behavior_of("hyperparameters.batch_size=8"), Aim.spec, torch.float32, seed) for seed in (1, 2, 3)]
     donor, heir, beginner = made

@@ -185,7 +185,7 @@ class SAC(Learner):
         self.buffer.add(rollout, usable, self.extrinsic(rollout), self.replay(rollout, self.buffer.length)[1])
         now, found, taught = step + rollout.agent_steps, list[dict[str, float]](), list[dict[str, float]]()
         rate = self.scheduled("learning_rate", now, 1e-10)
-        if self.buffer.size >= h.batch_size and now >= h.buffer_init_steps:
+        if self.buffer.size >= min(h.batch_size, self.buffer.capacity) and now >= h.buffer_init_steps:
             while now - self.learned_until > h.steps_per_update:
                 found.append(self._step(rate) | self.imitate(now))
                 self.learned_until += h.steps_per_update
