@@ -1,10 +1,15 @@
 """An update on several threads is the update on one, also where agents of a group are absent."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from sampled import appo_behavior
+from toys import Play, Recall, behavior_of
 
 from palus.config import load_run
+from palus.learn.appo import APPO
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
 from palus.rollout.rollout import Rollout
@@ -50,3 +55,33 @@ def test_two_threads_learn_what_one_does(learner, preset):
     # Adam's first steps turn rounding into up to a learning rate where a gradient is almost zero: compare the moments.
     np.testing.assert_allclose(two.optimizer.mean, one.optimizer.mean, atol=2e-6)
     assert second == pytest.approx(first, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("threads", "gone", "decisions", "steps"),
+    [(1, 0, 8, 4), (2, 0, 8, 4), (1, 0, 4, 4), (2, 0, 4, 4), (2, 1, 8, 2)],
+)
+def test_appo_takes_a_step_for_every_minibatch_that_has_a_row(
+    threads: int, gone: int, decisions: int, steps: int
+) -> None:
+    """Of four rows of eight decisions, one of them perhaps gone; a minibatch is asked to have so many."""
+    sizes = (f"time_horizon={decisions}", f"hyperparameters.batch_size={decisions}", "hyperparameters.num_epoch=1")
+    learner = APPO(appo_behavior(*sizes), Recall.spec, torch.float32, 0, threads)
+    found = learner.update(_without(Play(learner, Recall(4)).collect(), gone), 0)
+    assert learner.network.version == steps and np.isfinite(list(found.values())).all()
+
+
+@pytest.mark.parametrize(("gone", "steps"), [(0, 32), (1, 16)])
+def test_ppo_takes_a_step_for_every_minibatch_that_has_a_decision(gone: int, steps: int) -> None:
+    """Of one decision each, where two threads have 16 and 16, or 16 and 8."""
+    sizes = ("hyperparameters.batch_size=1", "hyperparameters.num_epoch=1")
+    learner = PPO(behavior_of("ppo", *sizes), Recall.spec, torch.float32, 0, 2)
+    found = learner.update(_without(Play(learner, Recall(4)).collect(), gone), 0)
+    assert learner.network.version == steps and np.isfinite(list(found.values())).all()
+
+
+def _without(rollout: Rollout, gone: int) -> Rollout:
+    """The rollout without its last rows."""
+    active = rollout.active.copy()
+    active[:, active.shape[1] - gone :] = False
+    return replace(rollout, active=active)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from palus.config import load_run
+from palus.config import load_run, notes
 from palus.config.trainer import PpoBehavior
 from palus.envs import GameSource
 from palus.rollout.making import demands_of
@@ -120,3 +120,27 @@ def test_the_game_says_where_it_is_stepped_whom_it_has_to_measure_by_and_what_it
     assert known("palus.sampling.collector=workers")[0] is True
     assert known("palus.env=DuelToy") == (False, None, nothing, nothing)
     assert known("palus.env=countdown:Countdown")[:2] == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (
+            ("palus.num_matches=8",),
+            [
+                "SoccerTwos: batch_size 256 has no effect; minibatches of appo are whole rows, and a rollout is "
+                "32 rows of 512 decisions, so they have 512; raise palus.num_matches or batch_size"
+            ],
+        ),
+        (("palus.num_matches=16",), []),
+        (("palus.num_matches=0",), []),
+        (("palus.num_matches=8", "palus.sampling.collector=workers"), []),
+    ],
+)
+def test_minibatches_that_would_be_less_than_a_row_are_told_of(overrides: tuple[str, ...], told: list[str]) -> None:
+    hyper = "behaviors.SoccerTwos.hyperparameters"
+    sizes = (f"{hyper}.buffer_size=16384", f"{hyper}.batch_size=256")
+    run = load_run("debug", ["behaviors.SoccerTwos.trainer_type=appo", *sizes, *overrides])
+    source = GameSource("SoccerTwos", {}, MINE)
+    lines = notes(run, known_game(run, source, source.spec))
+    assert [line for line in lines if "whole rows" in line] == told

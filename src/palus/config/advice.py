@@ -24,10 +24,23 @@ def notes(run: RunFile, game: KnownGame | None = None) -> list[str]:
         lines.append(f"palus.env {run.env_id}: the behaviors are that game's, and there is no env_settings.env_path")
     lines += [f"{path} has no effect; {why}" for path, _, why in unread(run, games, refused=False)]
     lines += [f"{path} has no effect; {why}" for path, why in idle(run, game).items()]
+    if game is not None:
+        lines += _row_notes(run, game)
     lines += _league_notes(run)
     for name, parameter in (run.environment_parameters or {}).items():
         lines += _parameter_notes(f"environment_parameters.{name}", parameter)
     return lines
+
+
+def _row_notes(run: RunFile, game: KnownGame) -> Iterator[str]:
+    """Minibatches that would be less than a row."""
+    for name, (rows, decisions) in game.rows.items():
+        size = run.behaviors[name].hyperparameters.batch_size
+        if decisions > size:
+            yield (
+                f"{name}: batch_size {size} has no effect; minibatches of appo are whole rows, and a rollout is "
+                f"{rows} rows of {decisions} decisions, so they have {decisions}; raise palus.num_matches or batch_size"
+            )
 
 
 def _league_notes(run: RunFile) -> Iterator[str]:

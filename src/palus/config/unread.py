@@ -7,8 +7,8 @@ line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from palus.config.appo import Sampling
 from palus.config.run_file import EDITOR, RunFile
@@ -28,12 +28,14 @@ EVERY_GAME = BUILT_IN | UNITY | BASE_ENV
 class KnownGame:
     """What only the game of a run can say of the file. in_workers: it is stepped in worker processes. yardsticks: the
     fixed opponents that it declares, None where no arena ranks it. with_images, with_numbers: its behaviors that see
-    images, and that act by continuous numbers; "" means any name."""
+    images, and that act by continuous numbers; "" means any name. rows: behavior of appo -> rows of a rollout and the
+    decisions of each, where all matches step in this process."""
 
     in_workers: bool
     yardsticks: tuple[str, ...] | None
     with_images: frozenset[str]
     with_numbers: frozenset[str]
+    rows: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def kinds_of(run: RunFile, game: KnownGame | None) -> frozenset[str]:

@@ -126,8 +126,9 @@ class APPO(Learner):
         found: list[dict[str, float]] = []
         for _ in range(h.num_epoch):
             order = strata.shuffled(items, self.generator) if h.shuffle else items
-            first = len(found)
-            for pieces in strata.dealt(order, minibatches, (1, minibatches)):
+            first, dealt = len(found), list(strata.dealt(order, minibatches, (1, minibatches)))
+            there = zip(*self.ranks.gather([sum(map(len, pieces)) for pieces in dealt]), strict=True)
+            for pieces in (pieces for pieces, counts in zip(dealt, there, strict=True) if any(counts)):
                 found.append(self._step(pieces, batch, step))
                 if h.adaptive_learning_rate == "minibatch":
                     self._adapt(found[-1]["Policy/KL"])
@@ -190,7 +191,7 @@ class APPO(Learner):
     def _step(self, strata: Sequence[I64], batch: Batch, step: int) -> dict[str, float]:
         """One gradient step on some rows of each stratum; tag -> part of its loss."""
         h, beta = self.behavior.hyperparameters, self.scheduled("beta", step)
-        groups = [self.parallel.split(strata[0])] if len(strata) == 1 else [[rows] for rows in strata if len(rows)]
+        groups = [self.parallel.split(rows) if len(strata) == 1 else [rows] for rows in strata if len(rows)]
         pieces = [piece for group in groups for piece in group]
         outputs = self.parallel.map(lambda piece: self._forward(piece, batch), pieces)
         parts, behind = list[tuple[Tensor, Tensor, Minibatch]](), iter(outputs)

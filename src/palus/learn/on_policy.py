@@ -83,6 +83,8 @@ class OnPolicy(Learner):
             counts = self.ranks.gather([count(np.concatenate(pieces)) for pieces in dealt])
             for pieces, *own in zip(dealt, *counts, strict=True):
                 whole: Counts = tuple(map(sum, zip(*own, strict=True)))
+                if not any(whole):
+                    continue
                 shares = self.parallel.split(pieces[0]) if strata.count == 1 else [own for own in pieces if len(own)]
                 parts = self.parallel.map(lambda piece: part(piece, whole), shares)  # noqa: B023
                 self.descend([each.gradient for each in parts], rate)

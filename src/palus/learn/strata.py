@@ -67,8 +67,9 @@ class Strata:
     def dealt(self, items: Sequence[I64], minibatches: int, share: tuple[int, int]) -> Iterator[list[I64]]:
         """Of every minibatch, the items of each stratum. share: what part of a stratum is in each, as a fraction.
 
-        With n items in a stratum of S, minibatch k has those from floor(k share n + s / S): as many of all strata as of
-        all of them together, give or take one (Hermite's identity), so none is empty while there are items.
+        With n items in a stratum of S, minibatch k has those from floor(k share n + s / S): where there are as many in
+        each, as many of all strata as of all of them together, give or take one (Hermite's identity). Where there are
+        more minibatches than items, or strata differ, one may be empty.
         """
         part, whole = share
         ends = [

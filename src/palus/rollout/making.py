@@ -17,16 +17,13 @@ from palus.rollout.acting import Policy
 from palus.rollout.collector import InProcessCollector
 from palus.rollout.exchanging import ExchangeCollector, Meet
 from palus.rollout.learner_stretches import Demand
-from palus.rollout.plan import OUT_OF_SIGHT, Share, in_workers, worker_rows
+from palus.rollout.plan import OUT_OF_SIGHT, Share, in_workers, plan_matches, worker_rows
 from palus.rollout.rollout import Cast, Collector
 from palus.rollout.workers import WorkerCollector
 from palus.spinning import spinners, take_threads
 from palus.trust import Trust
 from palus.types import GameSpec
 from palus.unity.discovery import TalkingSource
-
-TARGET_ROLLOUT_STEPS = 80
-"""Decisions per rollout when the number of matches is automatic: several times GAE's reach, 1 / (1 - gamma lambda)."""
 
 
 def make_source(run: RunFile, trust: Trust, tell: Callable[[str], object] = str) -> GameSource | TalkingSource:
@@ -99,8 +96,7 @@ def make_collector(
     compact: they take rays in compact form.
     Raises ConfigError where games cannot be divided over workers, or are out of a script's sight there, EnvError.
     """
-    first, sampling = next(iter(run.behaviors.values())), run.palus.sampling
-    rows, horizon = next(iter(rows_per_match.values())), first.time_horizon
+    sampling, rows = run.palus.sampling, next(iter(rows_per_match.values()))
     draws = draws_of(run, spec)
     if not isinstance(source, GameSource):
         assert share.size == 1, "checked by palus.run.alike"
@@ -111,9 +107,7 @@ def make_collector(
             seed=seed, learners=learners, cast=cast, load=load, members=members, draws=draws, meet=meet,
         )  # fmt: skip
     if not in_workers(sampling, source):
-        size = first.rollout_rows(rows, run.palus.num_matches or 1)
-        matches = run.palus.num_matches or max(1, size // (rows * min(horizon, TARGET_ROLLOUT_STEPS)))
-        steps = -(-size // (matches * rows))
+        matches, steps = plan_matches(run, rows)
         spins = 0 if place.compiled else spinners(threads)
         if spins:  # a game may take fewer
             take_threads(spins)
@@ -130,7 +124,7 @@ def make_collector(
         rows = share.of(rows // spec.num_agents, "buffer_size / time_horizon") * spec.num_agents
     return WorkerCollector(
         source.single, spec, sampling,
-        rows=rows, horizon=horizon, seed=seed,
+        rows=rows, horizon=next(iter(run.behaviors.values())).time_horizon, seed=seed,
         learners=learners, cast=cast, load=load, members=members, draws=draws, share=share,
         threads=threads if place.compiled else 1,  # a device takes one batch after the other
         beside=plays_beside(run, source), place=place,

@@ -16,6 +16,8 @@ OUT_OF_SIGHT = (
     "palus.league.members: a scripted player reads the game itself, which runs in worker processes here; name model "
     "files only, or set palus.sampling.collector to in_process"
 )
+TARGET_ROLLOUT_STEPS = 80
+"""Decisions per rollout when the number of matches is automatic: several times GAE's reach, 1 / (1 - gamma lambda)."""
 _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
@@ -71,6 +73,15 @@ def in_workers(settings: Sampling, source: GameSource) -> bool:
     if settings.collector == "auto":
         return not source.prefers_batch
     return settings.collector == "workers"
+
+
+def plan_matches(run: RunFile, rows: int) -> tuple[int, int]:
+    """How many matches step in one call of this process, and the decisions of a rollout. rows: of a match, those that
+    learn for the first behavior."""
+    first, wanted = next(iter(run.behaviors.values())), run.palus.num_matches
+    size, horizon = first.rollout_rows(rows, wanted or 1), first.time_horizon
+    matches = wanted or max(1, size // (rows * min(horizon, TARGET_ROLLOUT_STEPS)))
+    return matches, -(-size // (matches * rows))
 
 
 def worker_rows(run: RunFile, agents: int, learning: int) -> int:

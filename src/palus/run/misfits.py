@@ -15,7 +15,7 @@ from palus.envs import GameSource, arena_games
 from palus.envs.drawing import draw
 from palus.envs.protocol import MultiAgentEnv
 from palus.errors import ConfigError, DemonstrationError, EnvError, ModelError, TrustError
-from palus.rollout.plan import OUT_OF_SIGHT, in_workers, plan_workers, worker_rows
+from palus.rollout.plan import OUT_OF_SIGHT, in_workers, plan_matches, plan_workers, worker_rows
 from palus.run.members import find_guests
 from palus.trust import NOBODY, Trust
 from palus.types import BehaviorSpec, GameSpec
@@ -62,12 +62,24 @@ def completed(run: RunFile, trust: Trust = NOBODY) -> RunFile:
 def known_game(run: RunFile, source: GameSource | None, spec: GameSpec) -> KnownGame:
     """What the game of a run says of its keys. source: None of one that talks."""
     arena = arena_games().get(run.env_id or "")
+    by_workers = source is not None and in_workers(run.palus.sampling, source)
     return KnownGame(
-        in_workers=source is not None and in_workers(run.palus.sampling, source),
+        in_workers=by_workers,
         yardsticks=None if arena is None else arena.yardsticks,
         with_images=frozenset(b.name for b in spec.behaviors if any(o.is_image for o in b.observations)),
         with_numbers=frozenset(b.name for b in spec.behaviors if not b.actions.is_discrete),
+        rows={} if source is None or by_workers else _rows(run, spec),
     )
+
+
+def _rows(run: RunFile, spec: GameSpec) -> dict[str, tuple[int, int]]:
+    """Behavior of appo -> rows of a rollout that is stepped in this process, and the decisions of each."""
+    agents = {name: len(spec.agents_of(name) or spec.agents_of("")) for name in run.behaviors}
+    first = next(iter(run.behaviors.values()), None)
+    if not isinstance(first, AppoBehavior) or not all(agents.values()):
+        return {}
+    matches, decisions = plan_matches(run, next(iter(agents.values())))
+    return {n: (matches * agents[n], decisions) for n, b in run.behaviors.items() if isinstance(b, AppoBehavior)}
 
 
 def _of_executable(run: RunFile, trust: Trust) -> Iterator[str]:
