@@ -210,6 +210,9 @@ def test_arrays_of_another_network_are_refused_whole() -> None:
     before = policy.weights.master.clone()
     with pytest.raises(ModelError, match=r"core\.core\.weight_ih_l0: shape .*; expected shape \(24, 32\)"):
         policy.load_arrays(network(**TINY | {"memory": {"kind": "lstm", "memory_size": 16}}).arrays())
+    plain = network(**TINY, normalize=False)
+    with pytest.raises(ModelError, match=r"measurements\.count: not of this network; use the run file"):
+        plain.load_arrays(policy.arrays())
     assert torch.equal(policy.weights.master, before)
 
 

@@ -109,11 +109,34 @@ def test_a_corrupt_checkpoint_says_so(tmp_path, damage):
         Run(run, resume=True)
 
 
-def test_a_checkpoint_of_another_network_says_so(tmp_path):
-    Run(debug_run(tmp_path)).save()
-    other = debug_run(tmp_path, "behaviors.SoccerTwos.network_settings.hidden_units=48")
-    with pytest.raises(CheckpointError, match="does not fit this run file"):
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("hidden_units=48", "network_settings.hidden_units is 48 here, and was 32 where"),
+        ("normalize=false", "network_settings.normalize is false here, and was true where"),
+        ("activation=tanh", "network_settings.activation is tanh here, and was swish where"),
+    ],
+)
+def test_a_checkpoint_of_another_network_says_so(setting, message, tmp_path):
+    normal = "behaviors.SoccerTwos.network_settings.normalize=true"
+    Run(debug_run(tmp_path, normal)).save()
+    other = debug_run(tmp_path, normal, f"behaviors.SoccerTwos.network_settings.{setting}")
+    with pytest.raises(CheckpointError, match=rf"does not fit this run file \({message}"):
         Run(other, resume=True)
+
+
+def test_a_checkpoint_of_an_older_version_is_known_by_its_weights_alone(tmp_path):
+    normal = "behaviors.SoccerTwos.network_settings.normalize="
+    run = debug_run(tmp_path, f"{normal}true")
+    Run(run).save()
+    file = tmp_path / "debug" / "SoccerTwos" / "checkpoint.pt"
+    saved = torch.load(file, weights_only=False)
+    for _, _, learner in saved["learners"]:
+        del learner["network_settings"]
+    torch.save(saved, file)
+    with pytest.raises(CheckpointError, match=r"running_mean_std\.obs_0\.count: not of this network"):
+        Run(debug_run(tmp_path, f"{normal}false"), resume=True)
+    assert Run(run, resume=True).step == 0
 
 
 def test_a_full_disk_keeps_the_old_checkpoint(tmp_path, monkeypatch):

@@ -23,6 +23,7 @@ from palus.learn.kernels import kernels_of
 from palus.learn.losses import linear_schedule
 from palus.learn.ranks import ALONE, Ranks
 from palus.learn.returns import following_values, kept_memory, next_episode_values
+from palus.learn.same_network import refuse_another
 from palus.learn.signals import Experience, LearnedReward, decisions_of, make_signals
 from palus.learn.strata import Strata
 from palus.nn.int8 import CALIBRATED_ROWS
@@ -375,6 +376,7 @@ class Learner:
         learned = {name: signal.state_dict() for name, signal in self.learned_signals.items()}
         return {
             "network": self.network.arrays(),
+            "network_settings": self.network.settings.model_dump(mode="json"),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
             "version": self.network.version,
@@ -386,6 +388,8 @@ class Learner:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where `state_dict` was taken. KeyError, ValueError or ModelError when it is of another shape."""
+        if "network_settings" in state:  # not in those of older versions, nor of ML-Agents
+            refuse_another(state["network_settings"], self.network.settings, self.spec)
         self.network.load_arrays(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"])

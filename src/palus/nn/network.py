@@ -396,16 +396,22 @@ class Network(nn.Module):
 
     def load_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
         """Take over what `arrays` gave. Raises ModelError, and changes nothing, when names or shapes are others."""
-        expected = {name: tuple(shape) for name, shape in self.weights.shapes.items()}
+        expected, counts = {name: tuple(shape) for name, shape in self.weights.shapes.items()}, set[str]()
         for name, scaler in self.scalers.items():
             if scaler.moments is not None:
                 expected |= {f"{OBSERVATION_PREFIX}{name}.{k}": scaler.shape for k in ("running_mean", "running_var")}
+                counts.add(f"{OBSERVATION_PREFIX}{name}.count")
         for name, shape in expected.items():
             found = arrays[name].shape if name in arrays else None
             if found != shape:
                 raise ModelError(
                     f"weights {name}: {'missing' if found is None else f'shape {found}'}; expected shape {shape}; "
                     "use the run file that the policy was trained with"
+                )
+        for name in sorted(arrays.keys() - expected.keys() - counts):
+            if not name.startswith(RETURN_PREFIX):
+                raise ModelError(
+                    f"weights {name}: not of this network; use the run file that the policy was trained with"
                 )
         flat = np.concatenate([np.ravel(arrays[name]) for name in self.weights.shapes]).astype(np.float32)
         self.weights.load(self.weights.unpacked(torch.from_numpy(flat)))
