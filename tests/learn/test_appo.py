@@ -128,6 +128,16 @@ def test_a_saved_learner_continues_bit_for_bit() -> None:
     assert torch.equal(one.network.weights.master, two.network.weights.master)
 
 
+@pytest.mark.parametrize(("before", "now"), [(True, False), (False, True)])
+def test_weights_whose_critic_learned_returns_in_other_units_are_refused(before: bool, now: bool) -> None:
+    (one, play), (two, _) = (learner(f"hyperparameters.normalize_returns={own}".lower()) for own in (before, now))
+    one.update(play.collect(), 0)
+    kinds = ("plain", "normalised")
+    for load in (two.load_state_dict, two.begin_from):
+        with pytest.raises(ValueError, match=f"learned {kinds[before]} returns .* learns {kinds[now]} ones here"):
+            load(one.state_dict())
+
+
 def test_bfloat16_takes_nearly_the_same_step() -> None:
     one, play = learner("hyperparameters.num_epoch=1", "hyperparameters.batch_size=1024")
     two = APPO(one.behavior, Recall.spec, torch.bfloat16, 0)

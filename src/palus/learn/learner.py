@@ -27,7 +27,7 @@ from palus.learn.same_network import refuse_another
 from palus.learn.signals import Experience, LearnedReward, decisions_of, make_signals
 from palus.learn.strata import Strata
 from palus.nn.int8 import CALIBRATED_ROWS
-from palus.nn.network import Critic, Network
+from palus.nn.network import RETURN_PREFIX, Critic, Network
 from palus.nn.parameters import FlatParameters
 from palus.nn.place import CACHED_ROWS, CPU, Placement
 from palus.nn.preprocessing import Rows
@@ -390,6 +390,12 @@ class Learner:
         """Continue where `state_dict` was taken. KeyError, ValueError or ModelError when it is of another shape."""
         if "network_settings" in state:  # not in those of older versions, nor of ML-Agents
             refuse_another(state["network_settings"], self.network.settings, self.spec)
+        kinds, normalized = ("plain", "normalised"), RETURN_PREFIX + "running_mean" in state["network"]
+        if normalized != (self.network.returns is not None):
+            raise ValueError(
+                f"the critic learned {kinds[normalized]} returns where the weights are from, and learns "
+                f"{kinds[not normalized]} ones here: hyperparameters.normalize_returns of appo"
+            )
         self.network.load_arrays(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"])
