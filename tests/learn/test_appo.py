@@ -201,6 +201,16 @@ def test_the_learning_rate_follows_the_kl(kl: float, factor: float) -> None:
     assert appo.learning_rate(0) == pytest.approx(min(0.01 * factor, 0.01))
 
 
+def test_an_adaptive_rate_goes_on_where_it_was_saved_and_begins_with_the_settings_elsewhere() -> None:
+    adaptive = "hyperparameters.adaptive_learning_rate=epoch"
+    one, two = (learner(adaptive, f"hyperparameters.learning_rate={rate}")[0] for rate in ("1e-4", "1e-3"))
+    one.adapted_rate = 0.01
+    two.begin_from(one.state_dict())
+    assert two.learning_rate(0) == 1e-3
+    two.load_state_dict(one.state_dict())
+    assert two.learning_rate(0) == 0.01
+
+
 def test_linear_schedules_reach_zero_at_max_steps() -> None:
     linear = [f"hyperparameters.{name}_schedule=linear" for name in ("learning_rate", "beta")]
     appo, _ = learner(*linear, "hyperparameters.beta=0.04", "max_steps=1000")

@@ -260,6 +260,10 @@ class APPO(Learner):
         assert isinstance(behavior, AppoBehavior)
         self.behavior, self.adapted_rate = behavior, behavior.hyperparameters.learning_rate
 
+    def begin_from(self, state: Mapping[str, Any]) -> None:
+        """See `Learner.begin_from`; an adaptive rate begins with its own settings'."""
+        super().begin_from({**state, "learning_rate": self.behavior.hyperparameters.learning_rate})
+
     def take_over(self, donor: Learner) -> None:
         """See `Learner.take_over`; what this one has played so far is too old from now on."""
         super().take_over(donor)
