@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -286,6 +288,27 @@ def test_a_restored_collector_continues_bit_for_bit():
         assert expected == found
         assert expected[1] and expected[2]
     assert first.in_play == other.in_play == {FROZEN, FROZEN + 1}
+
+
+def test_an_episode_that_was_taken_over_amid_a_match_is_not_told_of_after_a_restore(monkeypatch):
+    """A match of eight decisions, of which four are over when the sides change."""
+    monkeypatch.setattr("palus.rollout.collector.ENDLESS", 4)
+    monkeypatch.setattr("palus.envs.toy.DuelToy.ROUNDS", 8)
+    weights = torch.zeros(4, 3)
+
+    def duel():
+        env, teams = envs.make("DuelToy", 1), itertools.cycle([0, 1])
+        env.spec = dataclasses.replace(env.spec, max_decisions=0)
+        acting, cast = {0: ("DuelToy", Linear(weights))}, lambda slot: seats(env, next(teams), 0)
+        return InProcessCollector(env, acting, cast, 2, 1, {0: 1}, lambda policy: Linear(weights))
+
+    first, other, older = duel(), duel(), duel()
+    for _ in range(3):
+        first.collect()
+    state = first.save()
+    other.load(state)
+    older.load({name: part for name, part in state.items() if name != "partial"})
+    assert [len(rows.collect().episodes) for rows in (first, other, older)] == [0, 0, 2]
 
 
 def test_a_second_thread_changes_nothing():

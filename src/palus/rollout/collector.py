@@ -301,7 +301,8 @@ class InProcessCollector:
             return
         self.env.set_state(state["env"])
         for name, array in self._running().items():
-            array[:] = state[name]
+            if name != "partial" or name in state:  # not in those of older versions
+                array[:] = state[name]
         for n in range(self.env.num_matches):
             learns: list[bool] = self._learns[n].tolist()
             self._seats[n] = tuple(map(Seat, self._decides[n].tolist(), learns))
@@ -317,6 +318,7 @@ class InProcessCollector:
             "length": self._episodes.length,
             "reward": self._episodes.reward,
             "group_reward": self._episodes.group_reward,
+            "partial": self._episodes.partial,
             **{f"states {policy}": rows.states for policy, rows in self._learning.items()},
             **{f"states {others.behavior.name}": others.states for others in self._others},
         }
