@@ -139,6 +139,18 @@ def test_a_checkpoint_of_an_older_version_is_known_by_its_weights_alone(tmp_path
     assert Run(run, resume=True).step == 0
 
 
+@pytest.mark.parametrize(("saved", "now"), [(1, 2), (2, 1), (2, 3)])
+def test_a_checkpoint_of_another_number_of_learners_says_so(saved, now, tmp_path):
+    def run_of(learners):
+        several = f"behaviors.SoccerTwos.population={{size: {learners}, start: 10, period: 50}}"
+        return debug_run(tmp_path, *([several] if learners > 1 else []))
+
+    Run(run_of(saved)).save()
+    message = rf"\(learners: it holds {saved}, and the run file asks for {now}\); resume with the run's own"
+    with pytest.raises(CheckpointError, match=message):
+        Run(run_of(now), resume=True)
+
+
 def test_a_full_disk_keeps_the_old_checkpoint(tmp_path, monkeypatch):
     parts = Run(debug_run(tmp_path))
     parts.save()

@@ -406,12 +406,15 @@ class Parts:
         if own := there[self.ranks.rank]:
             state = state | {"collector": own["collector"], "league": state["league"] | own["league"]}
         try:
+            learners = state["learners"]
+            known = self.trainees[: len(learners)] if self.run.talks else self.trainees
+            if len(known) != len(learners):
+                raise ValueError(f"learners: it holds {len(learners)}, and the run file asks for {len(self.trainees)}")
             for name in self.populations.keys() & state["populations"].keys():  # one may have just appeared
                 self.populations[name].load_state_dict(state["populations"][name])
             for policy, numbers in self._numbers.items():
                 self.trainees[policy].learner.tune(with_numbers(self.trainees[policy].behavior, numbers))
-            known = self.trainees[: len(state["learners"])] if self.run.talks else self.trainees
-            for trainee, (step, best, learner) in zip(known, state["learners"], strict=True):
+            for trainee, (step, best, learner) in zip(known, learners, strict=True):
                 trainee.learner.load_state_dict(learner)
                 trainee.step, trainee.best = int(step), float(best)
             self.league.load_state_dict(state["league"])
