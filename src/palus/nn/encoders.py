@@ -57,7 +57,7 @@ DENSE_GAIN = 1.41
 """Of the layers after convolutions; ENTITY_UNITS: of attention over entities. Source: ML-Agents."""
 ENTITY_UNITS = 128
 SMALLEST = float(np.finfo(np.float32).tiny)
-"""An entity's squares in a file add up to less than this where it is all zero."""
+"""What an entity has of numbers, added up by size, is less than this in a file where it is all zero."""
 
 
 class ResidualBlock(nn.Module):
@@ -200,8 +200,10 @@ class EntityEncoder(nn.Module):
         embedded, present = [], []
         for name, (count, size) in self.shapes.items():
             x = inputs[name]
-            squares = g.add("ReduceSum", [g.add("Mul", [x, x])], axes=[2], keepdims=0)
-            absent = g.add("Cast", [g.add("Less", [squares, g.number(SMALLEST)])], to=1)
+            # |x| without Abs, which ML-Agents' own files do not have; the square of a small number is 0.
+            parts = [g.add("Relu", [part]) for part in (x, g.add("Mul", [x, g.number(-1.0)]))]
+            sizes = g.add("ReduceSum", [g.add("Add", parts)], axes=[2], keepdims=0)
+            absent = g.add("Cast", [g.add("Less", [sizes, g.number(SMALLEST)])], to=1)
             present.append(g.add("Add", [g.add("Mul", [absent, g.number(-1.0)]), g.number(1.0)]))
             if own is not None:
                 again = g.add("Concat", [own] * count, axis=1) if count > 1 else own
