@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 import palus
-from palus.cli.mlagents_learn import learn
+from palus.cli.mlagents_hub import load_from_hf, push_to_hf
+from palus.cli.mlagents_learn import learn, run_experiment
 from palus.cli.output import stderr, stdout
 from palus.terminal import Terminal
 
@@ -47,3 +52,22 @@ def test_the_other_commands_print_no_controls_either(tmp_path: Path, capsys: pyt
     assert learn([str(path)]) == 2
     found = capsys.readouterr()
     assert "]0;owned" in found.err and "\x1b" not in found.err + found.out
+
+
+def test_an_ascii_terminal_shows_a_question_mark_for_what_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "old.yaml").write_text("default: {trainer: ppo}\nJ\u00e4ger: {max_steps: 1000}\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "palus", "migrate", "old.yaml"],
+        cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, "J?ger:" in done.stdout) == (0, True), done.stderr
+
+
+@pytest.mark.parametrize("command", [learn, run_experiment, push_to_hf, load_from_hf])
+def test_so_do_the_other_commands(
+    command: Callable[[list[str]], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), "ascii"))
+    of_hub = command in (push_to_hf, load_from_hf)
+    assert command(["--repo-id", "none", "--local-dir", str(tmp_path)] if of_hub else [str(tmp_path / "none")]) == 2
+    assert sys.stdout.errors == "replace"

@@ -3,7 +3,9 @@ may hold control characters, which would set the title of a window, clear the sc
 
 from __future__ import annotations
 
+import io
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +19,16 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def printable(text: str) -> str:
     """The text without control characters, for `print`."""
     return _CONTROLS.sub("", text)
+
+
+def bear_any_text() -> None:
+    """Write a `?` for each character that the encoding of stdout or stderr lacks, where Python would raise.
+
+    For the start of a command: names may hold any character, tables hold a `±`, and a terminal may know ASCII alone.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 class Terminal(Console):

@@ -16,7 +16,7 @@ from palus.errors import PalusError
 from palus.hub.layout import read_run
 from palus.hub.publish import check_id, fetch, publish
 from palus.hub.target import parse_target
-from palus.terminal import printable
+from palus.terminal import bear_any_text, printable
 
 
 def push_to_hf(arguments: Sequence[str] | None = None) -> int:
@@ -28,6 +28,7 @@ def push_to_hf(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--commit-message", default="Push to Hub", help="Message (default: %(default)s).")
     parser.add_argument("--configfile-name", default="configuration.yaml", help="Run file (default: %(default)s).")
     options = parser.parse_args(arguments)
+    bear_any_text()
     try:
         target = parse_target()
         check_id(target, options.repo_id)
@@ -46,6 +47,7 @@ def load_from_hf(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repo-id", required=True, help="Repository, as owner/name.")
     parser.add_argument("--local-dir", default="./", help="Where its folder goes (default: %(default)s).")
     options = parser.parse_args(arguments)
+    bear_any_text()
     try:
         target = parse_target()
         _, name = check_id(target, options.repo_id)

@@ -21,7 +21,7 @@ from palus.config.network import SignalNetworkSettings
 from palus.config.run_file import EDITOR
 from palus.config.source import Source
 from palus.errors import ConfigError, ExistingRunError, PalusError
-from palus.terminal import printable
+from palus.terminal import bear_any_text, printable
 from palus.trust import Trust
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ def _name(flag: str) -> str:
 
 def _start(file: str | None, given: dict[str, Any], advice: str = "") -> int:
     """advice: what follows where there is a run of this id, whose sentence names flags."""
+    bear_any_text()
     print("\n".join([" Version information:", *(f"  {line}" for line in _versions())]))
     for flag, text in RETIRED.items():
         if given.pop(_name(flag), False):

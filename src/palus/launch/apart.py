@@ -7,6 +7,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -133,7 +134,7 @@ def _train(run: RunFile, log: Path, resume: bool, trust: Trust, tell: Connection
                 resume = (berth.mirrored and restored(berth, folder)) or any(folder.glob("*/checkpoint.pt"))
             train(run, resume=resume, force=not resume, trust=trust, berth=berth)
         except PalusError as error:
-            print(f"error: {error}", flush=True)
+            print(f"error: {error}", file=sys.stderr, flush=True)
             tell.send(Ending(str(error), isinstance(error, DivergenceError), isinstance(error, SupersededError)))
         else:
             tell.send(Ending())
