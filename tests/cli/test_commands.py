@@ -118,6 +118,11 @@ def test_mistakes_are_explained_with_exit_code_2(models: Path):
     assert "cannot be written" in run("match", "random", "random", "--pairs", 1, "--log", log, code=2)
 
 
+def test_what_the_memory_does_not_hold_is_said_with_exit_code_2():
+    said = " ".join(run("compare", "random", "random", "--max-pairs", 10**15, code=2).split())
+    assert "error: out of memory: Unable to allocate 7.11 PiB" in said and "lower hyperparameters.buffer_size" in said
+
+
 def test_ctrl_c_ends_quietly_with_exit_code_130(monkeypatch: pytest.MonkeyPatch):
     def interrupted(*_args: object, **_options: object) -> None:
         raise KeyboardInterrupt

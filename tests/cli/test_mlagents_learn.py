@@ -70,6 +70,12 @@ def test_a_flag_stands_above_the_file_and_its_default_does_not(flag: str, here: 
     assert (plain.env_settings.base_port, plain.engine_settings.time_scale) == (6000, 3.0)
 
 
+def test_what_the_memory_does_not_hold_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("run.yaml").write_text(RUN.replace("num_matches: 2", f"num_matches: {10**15}"))
+    assert learn(["run.yaml"]) == 2
+    assert "error: out of memory: Unable to allocate" in capsys.readouterr().err
+
+
 def test_prefixes_are_enough_where_they_are_unambiguous(here: Path) -> None:
     run = run_of("--run-i=a", "--resul=out", "--see", "5")
     assert (run.checkpoint_settings.run_id, run.checkpoint_settings.results_dir, run.env_settings.seed) == (

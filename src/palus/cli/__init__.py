@@ -23,7 +23,7 @@ from palus.cli.login import login
 from palus.cli.match import match
 from palus.cli.migrate import migrate
 from palus.cli.mlagents_learn import near_command
-from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR, stderr
+from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR, stderr, told_memory
 from palus.cli.probe import probe
 from palus.cli.pull import pull
 from palus.cli.push import push
@@ -79,11 +79,12 @@ class _Group(TyperGroup):
                     parameter.help = literal(parameter.help)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; exit 2 on a `PalusError`, 130 on Ctrl-C."""
+        """Run the command; exit 2 on a `PalusError` and where the memory is too small, 130 on Ctrl-C."""
         try:
             return super().invoke(ctx)
-        except PalusError as error:
-            stderr.print(f"[bold red]error:[/] {escape(str(error))}")
+        except (PalusError, MemoryError) as error:
+            told = told_memory(error) if isinstance(error, MemoryError) else str(error)
+            stderr.print(f"[bold red]error:[/] {escape(told)}")
             sys.exit(EXIT_USER_ERROR)
         except KeyboardInterrupt:
             stderr.print("Interrupted.")

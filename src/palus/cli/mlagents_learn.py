@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from palus import __version__
-from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR
+from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR, told_memory
 from palus.cli.train import obstacles
 from palus.config import Behavior, RunFile, load_run
 from palus.config.load import plain
@@ -124,6 +124,9 @@ def _start(file: str | None, given: dict[str, Any], advice: str = "") -> int:
     except PalusError as error:
         told = f"{error} {advice}".rstrip() if isinstance(error, ExistingRunError) else str(error)
         print(printable(f"error: {told}"), file=sys.stderr)
+        return EXIT_USER_ERROR
+    except MemoryError as error:
+        print(f"error: {told_memory(error)}", file=sys.stderr)
         return EXIT_USER_ERROR
     except ModuleNotFoundError as error:
         print(f'error: training takes more than is installed ({error}): pip install "palus[train]"', file=sys.stderr)

@@ -90,6 +90,14 @@ def end_early(over: int, planned: int, what: str, caution: str = "") -> NoReturn
     raise typer.Exit(EXIT_INTERRUPTED)
 
 
+def told_memory(error: MemoryError) -> str:
+    """What to say of an array that the memory does not hold."""
+    return (
+        f"out of memory: {error or 'more than there is was asked for'}. Ask for less at once: of a run lower "
+        "hyperparameters.buffer_size or palus.num_matches, of other commands --pairs or --games"
+    )
+
+
 def print_json(content: Any) -> None:
     """One JSON document on stdout; dataclasses become objects."""
     print(json.dumps(content, default=asdict))
