@@ -139,6 +139,12 @@ def test_the_video_changes_no_result(folder: Path) -> None:
 def test_what_is_no_agent_is_said_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "give results/RUN_ID" in " ".join(run("enjoy", "nowhere", code=2).split())
+    for name in ("results/nowhere", "mine/nowhere"):
+        (tmp_path / "mine").mkdir(exist_ok=True)
+        assert f"{name}: no such folder; give results/RUN_ID" in " ".join(run("enjoy", name, code=2).split())
+    (tmp_path / "pool").mkdir()
+    refused = " ".join(run("enjoy", "ada/nowhere", "--hub", "folder:pool", code=2).split())
+    assert "ada/nowhere: no such folder here, so a hub was asked: " in refused
     (tmp_path / "empty").mkdir()
     assert "expected configuration.yaml" in " ".join(run("enjoy", "empty", code=2).split())
 

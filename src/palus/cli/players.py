@@ -11,12 +11,13 @@ from palus.arena.models.players import Player, load_player
 from palus.arena.referee.games import DEFAULT_GAME, game_of, source_of
 from palus.arena.referee.result import MatchResult
 from palus.cli.output import stdout
-from palus.errors import CheckpointError, StorageError
+from palus.errors import CheckpointError, HubError, StorageError
 
 
 def local_folder(run: str, hub: str | None) -> Path:
     """The folder of a model; a published one is fetched into the folder of its name, unless that is there already.
 
+    What would lie in a folder that is here, or where runs are, is no OWNER/NAME unless a hub is named.
     Raises CheckpointError for no such folder, HubError.
     """
     from palus.hub.publish import check_id, fetch
@@ -25,12 +26,16 @@ def local_folder(run: str, hub: str | None) -> Path:
     path = Path(run)
     if path.is_dir():
         return path
-    if run.count("/") != 1 or run.startswith((".", "/", "~")):
+    here = hub is None and (path.parent.is_dir() or path.parent.name == "results")
+    if run.count("/") != 1 or run.startswith((".", "/", "~")) or here:
         raise CheckpointError(f"{run}: no such folder; give results/RUN_ID, or OWNER/NAME of a published model")
     target = parse_target(hub)
     folder = Path(check_id(target, run)[1])
     if not folder.exists():
-        fetch(run, target, folder)
+        try:
+            fetch(run, target, folder)
+        except HubError as error:
+            raise HubError(f"{run}: no such folder here, so a hub was asked: {error}") from error
         stdout.print(f"{escape(run)} is in {escape(str(folder))}.")
     return folder
 
