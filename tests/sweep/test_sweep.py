@@ -266,6 +266,19 @@ def test_hopeless_trials_end_early_and_pictures_show_all(
     assert names == {"best.yaml", "curves.png", "importances.png", "slices.png", "contours.png"}
 
 
+def test_pictures_go_beside_the_study_s_file(
+    worker: Make, tmp_path: Path, at_once: Callable[[Reward], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    at_once(lambda run, share: share)
+    assert worker(plan(), 1, Path("elsewhere/menu"), "elsewhere/menu/study.db").work()
+    for url in ("elsewhere/menu/study.db", f"sqlite:///{tmp_path}/elsewhere/menu/study.db"):
+        result = CliRunner().invoke(app, ["sweep", "show", url])
+        assert result.exit_code == 0, result.output
+        Path("elsewhere/menu/best.yaml").unlink()
+    assert not Path("results").exists()
+
+
 def test_seeds_are_averaged_and_the_same_in_every_trial(
     worker: Make, tmp_path: Path, at_once: Callable[[Reward], None]
 ) -> None:

@@ -135,13 +135,18 @@ def show(
     study: StudyArgument,
     name: NameOption = None,
     output: Annotated[
-        Path | None, typer.Option(help="Folder of the pictures and of the best run file; default: results/NAME.")
+        Path | None,
+        typer.Option(
+            help="Folder of the pictures and of the best run file; default: that of the SQLite file, else results/NAME."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write pictures and the best run file of a study as it is now, and show its table."""
     with _opened(study, name) as (kept, plan):
-        _show(kept, plan, output or Path("results") / _name_of("", kept.study_name), as_json)
+        file = study.removeprefix("sqlite:///")
+        own = Path("results") / _name_of("", kept.study_name) if "://" in file else Path(file).parent
+        _show(kept, plan, output or own, as_json)
 
 
 @contextmanager
