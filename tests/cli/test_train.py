@@ -470,3 +470,24 @@ def test_a_check_names_first_weights_that_are_not_there(tmp_path: Path) -> None:
     file.write_text("{default_settings: {trainer_type: ppo, init_path: gone.pt}, palus: {env: SoccerTwos}}")
     checked = CliRunner().invoke(app, ["train", str(file), "--check"])
     assert checked.exit_code == 2 and "init_path gone.pt: no such file" in checked.output.replace("\n", " ")
+
+
+def test_a_check_takes_first_weights_as_the_start_does(ppo, tmp_path: Path) -> None:
+    run = (*FAST, f"checkpoint_settings.results_dir={tmp_path}", f"{SETTINGS}trainer_type=ppo", "--check")
+    own = f"{SETTINGS}init_path={ppo[0] / 'SoccerTwos' / 'checkpoint.pt'}"
+    palus("debug", *run, own)
+    told = palus("debug", *run, own, f"{SETTINGS}network_settings.hidden_units=24", code=2).stderr
+    assert "override, behaviors.SoccerTwos.init_path" in told and "does not fit behavior SoccerTwos" in told
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_check_reads_demonstrations_to_their_ends(tmp_path: Path) -> None:
+    file = tmp_path / "Mine.demo"
+    recorded = CliRunner().invoke(app, ["record", "ball-chaser", str(file), "--game", "SoccerTwos", "--episodes", "1"])
+    assert recorded.exit_code == 0, recorded.output
+    run = ("debug", *FAST, f"{SETTINGS}behavioral_cloning.demo_path={file}", "--check")
+    palus(*run)
+    file.write_bytes(file.read_bytes()[:9000])
+    told = palus(*run, code=2).stderr
+    assert f"override, behaviors.SoccerTwos.behavioral_cloning.demo_path: {file}: record " in told
+    assert "is no message of a demonstration, or one cut short" in told

@@ -20,7 +20,7 @@ from palus.cli.output import print_json, stderr
 from palus.config import RunFile, dump_run, load_run, notes, preset_names
 from palus.config.load import plain
 from palus.config.run_file import EDITOR
-from palus.errors import CheckpointError, ConfigError, EnvError
+from palus.errors import CheckpointError, ConfigError, DemonstrationError, EnvError, ModelError
 from palus.terminal import Terminal
 from palus.trust import Trust
 
@@ -92,7 +92,7 @@ def train(
         if not check:
             return obstacles(run, trusted)
         goes_on = resume or (resume_if_there and any(folder_of(run).glob("*/checkpoint.pt")))
-        return [*obstacles(_placed(run), trusted), *_missing(run, trusted, goes_on)]
+        return [*obstacles(_placed(run), trusted, whole=True), *_first_weights(run, trusted, goes_on)]
 
     with told_where(file):
         run = load_run(file, [*given, *(overrides or [])], judge=judge)
@@ -170,16 +170,20 @@ def folder_of(run: RunFile) -> Path:
     return Path(run.checkpoint_settings.results_dir) / run.checkpoint_settings.run_id
 
 
-def obstacles(run: RunFile, trust: Trust) -> list[str]:
-    """Why a run that is written correctly cannot start. Raises TrustError before anything of the game runs."""
+def obstacles(run: RunFile, trust: Trust, *, whole: bool = False) -> list[str]:
+    """Why a run that is written correctly cannot start; whole: as of `misfits`.
+
+    Raises TrustError before anything of the game runs.
+    """
     from palus.run.misfits import misfits
 
     check_trust(run, trust)
-    return misfits(run, trust)
+    return misfits(run, trust, whole=whole)
 
 
-def _missing(run: RunFile, trust: Trust, resume: bool) -> list[str]:
-    """Why the run could not take its first weights, for which a start looks once its game is there."""
+def _first_weights(run: RunFile, trust: Trust, resume: bool) -> list[str]:
+    """Why the run could not take its first weights, for which a start looks once its game is there. Of a game that
+    talks: only whether there are any."""
     from palus.run.misfits import completed
 
     with suppress(EnvError):  # which is a fault of its own
@@ -188,11 +192,13 @@ def _missing(run: RunFile, trust: Trust, resume: bool) -> list[str]:
     named = [settings.initialize_from, *(behavior.init_path for behavior in run.behaviors.values())]
     if resume or settings.resume or settings.load_model or not any(named):  # who goes on has weights
         return []
-    from palus.run.initial import with_initial_paths
+    from palus.run.initial import unfit_weights, with_initial_paths
 
     try:
-        with_initial_paths(run)
-    except CheckpointError as error:
+        run = with_initial_paths(run)
+        with suppress(DemonstrationError, EnvError):  # which are faults of their own
+            return [] if run.env_id is None else list(unfit_weights(run, trust))
+    except (CheckpointError, ConfigError, ModelError) as error:
         return [str(error)]
     return []
 

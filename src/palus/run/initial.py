@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from palus.config import RunFile
+from palus.envs import GameSource
 from palus.errors import CheckpointError, ModelError
 from palus.learn.learner import Learner
+from palus.learn.ranks import ALONE
+from palus.nn.place import CPU
+from palus.run.computing import Computing
 from palus.run.folder import RunFolder, read_checkpoint
+from palus.run.learners import LearnerMaker, populations_of
 from palus.run.mlagents_checkpoint import is_ml_agents, learner_state, read_ml_agents
 from palus.run.mlagents_optimizer import MISFITS, optimizer_state
 from palus.run.mlagents_signals import signal_states
 from palus.run.trainee import Trainee
+from palus.trust import Trust
 
 
 def with_initial_paths(run: RunFile) -> RunFile:
@@ -119,3 +125,21 @@ def initialize(trainees: Sequence[Trainee], home: RunFolder | None, warn: Callab
             lines.append(f"Initializing from {path}.")
             lines.append(f"Starting training from step 0 and saving to {trainee.folder}.")
     return lines
+
+
+def unfit_weights(run: RunFile, trust: Trust) -> Iterator[str]:
+    """Why learners of a run would not take their `init_path`, one sentence each: they are made as the start makes them.
+
+    run: of a game that does not talk, as `with_initial_paths` returns it. Raises ModelError, DemonstrationError.
+    """
+    assert run.env_id is not None
+    spec, names = GameSource(run.env_id, run.palus.env_options, trust).spec, list(run.behaviors)
+    settings = run.checkpoint_settings
+    folder = RunFolder(Path(settings.results_dir) / settings.run_id, names)
+    computing = Computing.begin(run.changed(palus={"matmul": "highest", "threads": 1}), CPU, None, ALONE)
+    maker = LearnerMaker(run.palus.trainers, 0, computing, trust, ALONE, beside=False)
+    for trainee in maker.trainees(run, spec, folder, names, populations_of(run, spec, names, 0)):
+        try:
+            initialize([trainee], None, warn=lambda told: None)
+        except CheckpointError as error:
+            yield f"behaviors.{trainee.name}.init_path {error}"

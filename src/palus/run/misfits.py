@@ -19,19 +19,20 @@ from palus.rollout.plan import OUT_OF_SIGHT, in_workers, plan_matches, plan_work
 from palus.run.members import find_guests
 from palus.trust import NOBODY, Trust
 from palus.types import BehaviorSpec, GameSpec
-from palus.unity.demonstrations import demonstrated
+from palus.unity.demonstrations import demonstrated, read_demonstrations
 from palus.unity.executable import find_executable
 
 
-def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
+def misfits(run: RunFile, trust: Trust = NOBODY, *, whole: bool = False) -> list[str]:
     """Why a run that is written correctly would die at its start, one sentence each.
 
+    whole: read demonstrations to their ends, as the start does later; else their beginnings.
     Makes one instance of the game, as the start does. Loads no torch, but where a device is named. Raises TrustError
     when the game, or the program that it is, is not trusted.
     """
     env_id = run.env_id
     if env_id is None:
-        return [*unsupported(run), *_of_device(run), *_of_executable(run, trust), *_of_demonstrations(run, {})]
+        return [*unsupported(run), *_of_device(run), *_of_executable(run, trust), *_of_demonstrations(run, {}, whole)]
     try:
         source = GameSource(env_id, run.palus.env_options, trust)
         env, faults = _made(source)
@@ -44,7 +45,7 @@ def misfits(run: RunFile, trust: Trust = NOBODY) -> list[str]:
             return faults
         by_workers = in_workers(run.palus.sampling, source)
         faults += [*_of_game(run, env_id, env.spec), *_of_matches(run, env), *_of_members(run, env.spec, by_workers)]
-        faults += _of_demonstrations(run, {behavior.name: behavior for behavior in env.spec.behaviors})
+        faults += _of_demonstrations(run, {behavior.name: behavior for behavior in env.spec.behaviors}, whole)
         return [*faults, *_of_workers(run, env.spec)] if by_workers else faults
     finally:
         env.close()
@@ -93,7 +94,7 @@ def _of_executable(run: RunFile, trust: Trust) -> Iterator[str]:
         yield f"env_settings.{error}"
 
 
-def _of_demonstrations(run: RunFile, specs: Mapping[str, BehaviorSpec]) -> Iterator[str]:
+def _of_demonstrations(run: RunFile, specs: Mapping[str, BehaviorSpec], whole: bool) -> Iterator[str]:
     """specs: of the game, by behavior; where it is not known yet, demonstrations have to fit each other."""
     for name, behavior in run.behaviors.items():
         if isinstance(behavior, AppoBehavior):  # it does not imitate
@@ -105,6 +106,8 @@ def _of_demonstrations(run: RunFile, specs: Mapping[str, BehaviorSpec]) -> Itera
                 continue
             try:
                 spec = demonstrated(Path(settings.demo_path), spec)
+                if whole:
+                    read_demonstrations(Path(settings.demo_path), spec)
             except DemonstrationError as error:
                 yield f"behaviors.{name}.{key}.demo_path: {error}"
 
