@@ -104,10 +104,10 @@ def test_its_name_is_all_that_the_command_line_takes(tmp_path: Path) -> None:
     def run(*words: str, code: int = 0) -> str:
         done = CliRunner().invoke(app, [*words, "--pairs", "2"])
         assert done.exit_code == code, done.output
-        return done.output
+        return done.stdout if code == 0 else done.output
 
     assert json.loads(run("match", "strong", "random", "--game", "Tug", "--json"))["score"] == 1.0
-    board = json.loads(run("rank", str(tmp_path), "--game", "Tug", "--json"))
+    board = json.loads(run("rank", str(tmp_path), "--with", "strong", "--game", "Tug", "--json"))
     assert [standing["name"] for standing in board["standings"]] == ["strong", "random"]
     for command in (("match", "strong", "random"), ("rank", str(tmp_path))):
         assert "'Tugg' is no game of an arena; did you mean Tug?" in run(*command, "--game", "Tugg", code=2)

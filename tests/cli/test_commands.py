@@ -108,6 +108,7 @@ def test_mistakes_are_explained_with_exit_code_2(models: Path):
     assert "did you mean random?" in run("match", "randon", "random", code=2)
     assert "corrupt or not an ONNX model" in run("match", models / "broken.onnx", "random", code=2)
     assert "no such folder" in run("rank", models / "nowhere", code=2)
+    assert "mine.onnx: a file; give the folder that it is in" in run("rank", models / "mine.onnx", code=2)
     assert "no policy unity-official-soccertwos" in run("fidelity", models, "--conventions", code=2)
     (models / "crawler").mkdir()
     (models / "crawler/configuration.yaml").write_text("behaviors: {Crawler: {}}\nenv_settings: {env_path: Crawler}\n")
@@ -183,6 +184,14 @@ def test_rank_makes_a_leaderboard_and_names_what_it_skipped(models: Path, tmp_pa
     assert "broken.onnx" in board["skipped"][0]
     assert table.read_text().count("\n") == 5
     assert "ball-chaser" in run(*words)
+
+
+def test_a_folder_without_a_model_is_no_leaderboard(models: Path, tmp_path: Path):
+    (tmp_path / "empty").mkdir()
+    assert "empty: no model in it that plays SoccerTwos; give" in run("rank", tmp_path / "empty", code=2)
+    words = ("rank", tmp_path / "empty", "--with", models / "mine.onnx", "--pairs", 1)
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0 and "warning: " in result.stderr and "mine" in result.stdout, result.output
 
 
 @pytest.mark.skipif(not MODELS.is_dir(), reason="the Unity-trained policies of ../shared are not here")

@@ -63,12 +63,21 @@ def rank(
     from palus.run.session import interruptible
 
     declared = playable_game(game)
+    if folder.is_file():
+        raise ModelError(f"{folder}: a file; give the folder that it is in, or let it play with palus match")
     if declared.filmed:
         for run in filter(Path.is_dir, folder.glob("*")):
             refresh_onnx(run)
     found, rejected = find_players(folder, source_of(game).spec)
+    for reason in rejected:
+        stderr.print(f"[yellow]skipped:[/] {escape(reason)}")
+    if not found:
+        lacking = f"{folder}: no model in it that plays {game}"
+        if not also:
+            raise ModelError(f"{lacking}; give a folder with .onnx files, bundles or snapshots, or a run's")
+        stderr.print(f"[yellow]warning:[/] {escape(lacking)}")
     named = load(*declared.house, *(also or []), game=game)
-    entrants = _entrants([*named, *found], rejected, folder, without or [])
+    entrants = _entrants([*named, *found], folder, without or [])
     planned = pairs * len(entrants) * (len(entrants) - 1)
     with interruptible() as stopped, matches_progress("", planned) as tick:
         board = rank_players(
@@ -104,10 +113,8 @@ def leaderboard_table(board: Leaderboard) -> Table:
     return standings(_COLUMNS, _rows(board))
 
 
-def _entrants(players: list[Player], rejected: list[str], folder: Path, without: list[str]) -> list[Player]:
-    """Who takes part, each name once; who does not is told on stderr."""
-    for reason in rejected:
-        stderr.print(f"[yellow]skipped:[/] {escape(reason)}")
+def _entrants(players: list[Player], folder: Path, without: list[str]) -> list[Player]:
+    """Who takes part, each name once."""
     entrants = {player.name: player for player in players}
     for name in without:
         if entrants.pop(name, None) is None:
