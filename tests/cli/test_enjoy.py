@@ -136,6 +136,15 @@ def test_the_video_changes_no_result(folder: Path) -> None:
         assert video.streams.video[0].frames == 12
 
 
+def test_numbers_have_the_units_in_which_they_were_counted(folder: Path) -> None:
+    told = " ".join(run("enjoy", folder, *MINE, "--no-render").split())
+    assert " frames in " in told and told.endswith("the agent was trained for 5,000 frames.")
+    configuration = folder / "configuration.yaml"
+    configuration.write_text(configuration.read_text().replace("appo", "ppo").replace("Filmed", "Unskipped"))
+    told = " ".join(run("enjoy", folder, *MINE, "--no-render").split())
+    assert " decisions in " in told and told.endswith("the agent was trained for 5,000 steps.")
+
+
 def test_what_is_no_agent_is_said_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "give results/RUN_ID" in " ".join(run("enjoy", "nowhere", code=2).split())

@@ -76,6 +76,14 @@ class Filmed(Countdown):
         return super().step(actions)
 
 
+class Unskipped(Countdown):
+    """A decision in every frame."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec = replace(self.spec, frameskip=1)
+
+
 def of_two_kinds(spec: GameSpec) -> GameSpec:
     """The game of two agents with a behavior for each."""
     (only,), (left, right) = spec.behaviors, spec.agents

@@ -48,10 +48,15 @@ VIDEO_FRAMES = 6300
 
 def enjoy(
     run: Annotated[str, typer.Argument(help="A run's folder, or OWNER/NAME of a published agent.", metavar="RUN")],
-    max_num_episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 10,
+    max_num_episodes: Annotated[
+        int,
+        typer.Option(min=1, help="Episodes to play, one of each agent; at least so many, since matches are whole."),
+    ] = 10,
     max_num_frames: Annotated[
         int | None,
-        typer.Option(min=1, help="Stop after so many engine frames, or decisions of agents in a Unity game."),
+        typer.Option(
+            min=1, help="Stop after so many engine frames; decisions of agents where one takes a frame, and in Unity."
+        ),
     ] = None,
     no_render: Annotated[bool, typer.Option("--no-render", help="Make no video.")] = False,
     video: Annotated[Path | None, typer.Option(help="Where the video goes; default replay.mp4 in the folder.")] = None,
@@ -198,7 +203,7 @@ def _print(agent: Playable, evaluation: Evaluation, score: AgentScore | None, pl
             stdout.print(f"{behavior}: {part.mean:.2f} +/- {part.std:.2f} over {len(part.episodes)} episodes")
         stdout.print(
             f"Mean reward with shaping {score.mean_reward:.2f}; mean length {evaluation.mean_length:,.0f} "
-            f"{agent.unit}; {rate}; the agent was trained for {score.steps:,}."
+            f"{agent.unit}; {rate}; the agent was trained for {score.steps:,} {agent.counted}."
         )
     if place is not None and place.exists():
         stdout.print(f"Video: {escape(str(place))}")

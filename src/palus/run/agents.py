@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
-from palus.config import load_run
+from palus.config import AppoBehavior, RunFile, load_run
 from palus.envs import GameSource
 from palus.errors import CheckpointError
 from palus.export.policy_file import PolicyFile, find_policies
@@ -23,21 +23,23 @@ from palus.types import F32, I64, AnyArray, GameSpec
 
 CONFIGURATION = "configuration.yaml"
 Kind = Literal["latest", "best"]
+Counted = Literal["frames", "steps"]
 
 
 @dataclass(frozen=True)
 class Playable:
     """What was trained and the game it plays.
 
-    spec: of the game; policies: by its behaviors. steps: engine frames they were trained for, the fewest of all. kind:
-    which of the run's policies they are. evaluate: `palus.run.evaluate.evaluate` in its game. source: of the game, None
-    of one that talks. is_ours: palus trained them.
+    spec: of the game; policies: by its behaviors. steps: that they were trained for, the fewest of all; counted: what
+    these are, engine frames or decisions of agents. kind: which of the run's policies they are. evaluate:
+    `palus.run.evaluate.evaluate` in its game. source: of the game, None of one that talks. is_ours: palus trained them.
     """
 
     env_id: str
     spec: GameSpec
     policies: Mapping[str, Network]
     steps: int
+    counted: Counted
     kind: Kind
     evaluate: Callable[..., Evaluation]
     source: GameSource | None = None
@@ -45,8 +47,8 @@ class Playable:
 
     @property
     def unit(self) -> str:
-        """Of what evaluations count."""
-        return "decisions" if self.source is None else "frames"
+        """Of what evaluations count: engine frames where a decision takes several."""
+        return "decisions" if self.source is None or self.spec.frameskip == 1 else "frames"
 
     @cached_property
     def draws(self) -> bool:
@@ -97,7 +99,7 @@ def open_agent(folder: Path, kind: Kind = "latest", trust: Trust = NOBODY) -> Pl
         source = GameSource(theirs.env_id, theirs.env_options, trust)
         (behavior,) = source.spec.behaviors
         policy = Network.acting(behavior, theirs.settings, theirs.arrays, trust=trust)
-        return _playable(source, {behavior.name: policy}, theirs.steps, kind, is_ours=False)
+        return _playable(source, {behavior.name: policy}, theirs.steps, "frames", kind, is_ours=False)
     configuration = folder / CONFIGURATION
     if not configuration.is_file():
         raise CheckpointError(
@@ -125,14 +127,19 @@ def open_agent(folder: Path, kind: Kind = "latest", trust: Trust = NOBODY) -> Pl
                 f"{run.palus.env_options}; restore {CONFIGURATION}"
             )
         policies[behavior.name] = Network.acting(behavior, file.settings, file.arrays, trust=trust)
-    return _playable(source, policies, min(file.steps for file in ours.values()), kind, is_ours=True)
+    return _playable(source, policies, min(file.steps for file in ours.values()), counted_of(run), kind, is_ours=True)
+
+
+def counted_of(run: RunFile) -> Counted:
+    """What the trainers of a run count as their steps."""
+    return "frames" if any(isinstance(own, AppoBehavior) for own in run.behaviors.values()) else "steps"
 
 
 def _playable(
-    source: GameSource, policies: Mapping[str, Network], steps: int, kind: Kind, *, is_ours: bool
+    source: GameSource, policies: Mapping[str, Network], steps: int, counted: Counted, kind: Kind, *, is_ours: bool
 ) -> Playable:
     play = partial(evaluate, source.single)
-    return Playable(source.env_id, source.spec, policies, steps, kind, play, source, is_ours)
+    return Playable(source.env_id, source.spec, policies, steps, counted, kind, play, source, is_ours)
 
 
 def model_of(policy: PolicyFile, trust: Trust = NOBODY) -> bytes:

@@ -19,7 +19,7 @@ from palus.errors import CheckpointError, EnvError
 from palus.export.policy_file import find_policies
 from palus.nn.network import Network
 from palus.rollout.rollout import Episode
-from palus.run.agents import CONFIGURATION, AgentPlayer, Kind, Playable, open_agent
+from palus.run.agents import CONFIGURATION, AgentPlayer, Kind, Playable, counted_of, open_agent
 from palus.run.evaluate import Evaluation, Recorder
 from palus.run.sf_checkpoint import is_sf_experiment
 from palus.run.talking import exchanges
@@ -93,7 +93,7 @@ def open_talking(run: RunFile, folder: Path, kind: Kind, trust: Trust, env: str 
     spec = game_of(env_id, {name: file.spec for name, file in files.items()})
     steps = min(file.steps for file in files.values())
     play = partial(evaluate_talking, own, spec, trust)
-    return Playable(env_id, spec, policies, steps, kind, play)
+    return Playable(env_id, spec, policies, steps, counted_of(run), kind, play)
 
 
 def _play(
