@@ -98,6 +98,12 @@ def test_match_prints_json_writes_a_log_and_a_replay(models: Path, tmp_path: Pat
     assert [r.names for r in recordings] == [("mine", "random"), ("random", "mine")]
 
 
+def test_commands_that_are_told_can_be_copied(tmp_path: Path):
+    replay = tmp_path / "the [best] of.match"
+    told = " ".join(run("match", "ball-chaser", "random", "--pairs", 1, "--replay", replay).split())
+    assert told.endswith(f"Replay: palus watch '{replay}'")
+
+
 def test_match_tells_people_who_is_better():
     text = run("match", "goalie-striker", "random", "--pairs", 4)
     assert "goalie-striker - random" in text

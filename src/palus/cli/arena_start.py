@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from rich.markup import escape
 
-from palus.cli.output import opened, stderr, stdout
+from palus.cli.output import opened, stderr, stdout, typed
 from palus.errors import ArenaError, HubError
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def welcome(store: Store, place: Place, new_admin: bool) -> None:
 
 
 def _lines(place: Place, owner: str | None, new_admin: bool) -> list[str]:
-    data = f" --data {place.data}" if place.data != Path("arena") else ""
+    data = f" --data {typed(place.data)}" if place.data != Path("arena") else ""
     lines = [
         f"[bold]{place.url}[/]   leaderboard, matches, hub",
         f"Data: {escape(str(place.data))}   Games: {', '.join(place.games)}   Workers: {place.workers}   "

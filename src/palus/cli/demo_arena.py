@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import time
@@ -45,7 +46,9 @@ class DemoArena:
     def command(self) -> str:
         """What to type to have this arena again, at the same address."""
         port = urlsplit(self.url).port
-        return f"palus arena --data {self.store.folder}" + ("" if port == USUAL_PORT else f" --port {port}")
+        return f"palus arena --data {shlex.quote(str(self.store.folder))}" + (
+            "" if port == USUAL_PORT else f" --port {port}"
+        )
 
 
 @contextmanager

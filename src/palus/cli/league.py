@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +98,7 @@ def run(
     def tell(own: str, line: str) -> None:
         stderr.print(f"[bold]{own:<{width}}[/] {escape(line)}")
 
-    tell("league", f"{', '.join(plan.runs)}; status: palus league status {plan.storage}")
+    tell("league", f"{', '.join(plan.runs)}; status: palus league status {shlex.quote(plan.storage)}")
     with interruptible() as stopped:
         if cluster is None:
             from palus.cluster.local import play_league

@@ -12,10 +12,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import typer
-from rich.markup import escape
 
 from palus.cli.arena_start import listen
-from palus.cli.output import stderr, stop_signal
+from palus.cli.output import stderr, stop_signal, typed
 from palus.errors import CheckpointError, StorageError
 from palus.league.records import BOOK
 from palus.progress import PROGRESS
@@ -133,7 +132,7 @@ def live_page(folder: Path, *, browser: bool) -> Iterator[None]:
             except subprocess.TimeoutExpired:
                 page.kill()
             reader.join(PATIENCE_S)
-    stderr.print(f"The live page ended with the run; again: palus watch {escape(str(folder))}")
+    stderr.print(f"The live page ended with the run; again: palus watch {typed(folder)}")
 
 
 def _announce(page: subprocess.Popen[str], folder: Path, browser: bool, over: threading.Event) -> None:
@@ -142,7 +141,7 @@ def _announce(page: subprocess.Popen[str], folder: Path, browser: bool, over: th
     said = next((line for line in page.stdout if line.startswith(ANNOUNCEMENT)), None)
     if said is None:
         if not over.is_set():
-            stderr.print(f"The live page did not start; palus watch {escape(str(folder))} says why.")
+            stderr.print(f"The live page did not start; palus watch {typed(folder)} says why.")
         return
     address = said.removeprefix(ANNOUNCEMENT).split()[0]
     stderr.print(f"Watch it learn: {address}")

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from palus.cli.options import GameOption, LogOption, ModeOption
-from palus.cli.output import end_early, matches_progress, nats, percent, percent_range, print_json, stdout
+from palus.cli.output import end_early, matches_progress, nats, percent, percent_range, print_json, stdout, typed
 from palus.config.run_file import DEFAULT_GAME
 from palus.errors import EnvError, ModelError, PalusError
 
@@ -111,7 +111,7 @@ def match(
     else:
         _tell(names, summary, f"{summary.pairs} mirrored pairs", f"{summary.mean_steps * declared.tick_s:.1f} s")
         if replay is not None:
-            stdout.print(f"Replay: {'' if filmed else 'palus watch '}{escape(str(replay))}")
+            stdout.print(f"Replay: {escape(str(replay)) if filmed else f'palus watch {typed(replay)}'}")
     if interrupted:
         end_early(len(results) // 2, pairs, "pairs", "" if filmed else QUICK)
 

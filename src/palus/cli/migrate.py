@@ -10,7 +10,7 @@ import typer
 import yaml
 from rich.markup import escape
 
-from palus.cli.output import stderr
+from palus.cli.output import stderr, typed
 from palus.config import load_run
 from palus.config.migrate import Migration, has_old_ratio, old_format
 from palus.config.source import Source, Tree, parse_tree, read_source
@@ -52,7 +52,7 @@ def migrate(
     if output.exists():
         raise StorageError(f"{output}: exists; choose another --output")
     write_text(output, text)
-    stderr.print(f"Written to {escape(str(output))}. Check it: palus train {escape(str(output))} --check")
+    stderr.print(f"Written to {escape(str(output))}. Check it: palus train {typed(output)} --check")
 
 
 def _tree(path: Path) -> Tree:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -88,6 +89,11 @@ def end_early(over: int, planned: int, what: str, caution: str = "") -> NoReturn
     if over and caution:
         stderr.print(caution)
     raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def typed(path: Path | str) -> str:
+    """A file or folder as a shell takes it, for the console's markup: part of a command that is there to be copied."""
+    return escape(shlex.quote(str(path)))
 
 
 def told_memory(error: MemoryError) -> str:

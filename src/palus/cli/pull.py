@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from palus.cli.output import stdout
+from palus.cli.output import stdout, typed
 
 EPILOG = """
 Examples:
@@ -42,6 +42,6 @@ def pull(
     fetch(repo_id, target, folder, revision=revision, force=force)
     stdout.print(f"{escape(repo_id)} is in {escape(str(folder))}.")
     if any(folder.glob("*/policy.npz")) or any(folder.glob("checkpoint_p*/*.pth")):
-        stdout.print(f"Let it play: palus enjoy {escape(str(folder))}")
+        stdout.print(f"Let it play: palus enjoy {typed(folder)}")
     elif any(folder.glob("*.onnx")):
-        stdout.print(f"Play against it: palus match YOUR_MODEL {escape(str(folder))}")
+        stdout.print(f"Play against it: palus match YOUR_MODEL {typed(folder)}")

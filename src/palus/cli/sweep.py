@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from palus.cli.options import FileFirst, TrustOption, told_where
-from palus.cli.output import EXIT_INTERRUPTED, print_json, progress_bar, stderr, stdout
+from palus.cli.output import EXIT_INTERRUPTED, print_json, progress_bar, stderr, stdout, typed
 from palus.errors import ConfigError
 from palus.trust import Trust
 
@@ -184,7 +184,7 @@ def _show(kept: optuna.Study, plan: Plan, folder: Path, as_json: bool = False) -
     for path in write_outcome(kept, plan, folder):
         stderr.print(escape(str(path)))
     if (folder / "best.yaml").is_file():
-        stderr.print(f"Next:      palus train {escape(str(folder / 'best.yaml'))}")
+        stderr.print(f"Next:      palus train {typed(folder / 'best.yaml')}")
 
 
 def _table(kept: optuna.Study, plan: Plan, as_json: bool) -> None:

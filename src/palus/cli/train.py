@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -277,7 +278,7 @@ def _train(
         f"{result.wall_seconds / 60:.1f} min ({rate:,.0f} steps/s). Model: {result.model}"
     )
     if not result.finished:
-        _hint("Continue:", f"palus train {folder / 'configuration.yaml'} --resume{trust.option}")
+        _hint("Continue:", f"palus train {shlex.quote(str(folder / 'configuration.yaml'))} --resume{trust.option}")
     first, *more = what_next(run, folder, trust)
     _hint("Next:", first)
     for command in more:
@@ -290,9 +291,9 @@ def what_next(run: RunFile, folder: Path, trust: Trust) -> list[str]:
         return ["give the model to the agents' Behavior Parameters in Unity"]
     game = envs.arena_games().get(run.env_id)
     if game is None or game.filmed:
-        return [f"palus enjoy {folder}{trust.option}"]
-    return game.trial(str(folder))
+        return [f"palus enjoy {shlex.quote(str(folder))}{trust.option}"]
+    return game.trial(shlex.quote(str(folder)))
 
 
 def _hint(why: str, command: str) -> None:
-    stderr.print(f"{why:<10} {command}")
+    stderr.print(f"{why:<10} {escape(command)}")

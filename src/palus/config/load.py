@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,8 @@ def load_run(
         raise ConfigError([fault.sentence(text.label) for fault in faults])
     versions = old_format(tree)
     if versions is not None:
-        command = f"palus migrate {text.label if isinstance(source, Source) else source} --output NEW.yaml"
+        file = shlex.quote(text.label if isinstance(source, Source) else str(source))
+        command = f"palus migrate {file} --output NEW.yaml"
         raise ConfigError([f"{text.label}: in the format of ML-Agents {versions}; translate it first: {command}"])
     tree, overridden, faults = apply_overrides(tree, overrides)
     tree, misspelt = spell_sections(tree)

@@ -7,6 +7,7 @@ random. Episodes count as they end, so of agents whose episodes differ in length
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -79,8 +80,8 @@ def open_talking(run: RunFile, folder: Path, kind: Kind, trust: Trust, env: str 
     path = run.env_settings.env_path
     if path is not None and env is None:
         raise EnvError(
-            f"{folder}: trained in the Unity executable {path}; say that it may be started: palus enjoy {folder} "
-            f"--env {path}"
+            f"{folder}: trained in the Unity executable {path}; say that it may be started: "
+            f"palus enjoy {shlex.quote(str(folder))} --env {shlex.quote(path)}"
         )
     if path is None and env is not None:
         raise EnvError(f"--env {env}: {folder} was trained in {run.palus.env_options.get('factory')}; leave it out")
