@@ -344,7 +344,9 @@ def test_the_console_speaks_as_the_reference_does(poca):
     )
     assert len(lines) == 6
     assert all(form.fullmatch(line) for line in lines), lines
-    assert "Finished at step 24,576" in poca[1].stderr
+    assert re.search(
+        r"Finished at step 24,576: 24,576 steps in \d\.\d min \([\d,]+ steps/s\)\. Model: ", poca[1].stderr
+    )
 
 
 def test_the_result_as_json_is_all_that_stands_on_stdout(ppo):
@@ -387,6 +389,13 @@ def test_what_comes_next_is_what_the_game_is_for(tmp_path):
 def test_a_run_is_not_overwritten_by_accident(ppo):
     words = ("debug", *FAST, f"{SETTINGS}trainer_type=ppo", "--run-id", "mine", "--results-dir", ppo[0].parent)
     assert "continue it with --resume, replace it with --force" in palus(*words, code=2).stderr
+
+
+def test_who_resumes_is_told_what_was_done_since(ppo):
+    words = (ppo[0] / "configuration.yaml", *FAST, "--resume")
+    longer = (f"{SETTINGS}max_steps=26000", "palus.baselines=[]")
+    assert "Finished at step 26,624: 2,048 steps in 0." in palus(*words, *longer).stderr
+    assert f"Finished at step 26,624. Model: {ppo[0]}" in palus(*words, *longer).stderr
 
 
 def test_the_debug_run_replaces_its_own_former_run_and_no_other(tmp_path):

@@ -254,7 +254,11 @@ def _train(
     ranks = Ranks.joined()  # where torchrun has started this process beside others
     resume, force = ranks.first((resume, force))
 
+    steps, seconds = 0, 0.0
+
     def announce(parts: Run) -> None:
+        nonlocal steps, seconds  # of before
+        steps, seconds = parts.step, parts.wall_seconds
         for line in describe(parts):
             stderr.print(f"[dim]{escape(line)}[/]")
         if run.checkpoint_settings.inference:
@@ -271,11 +275,11 @@ def _train(
     if as_json:
         print_json({**result.__dict__, "model": str(result.model)})
         return
-    rate = result.steps / max(result.wall_seconds, 1e-9)
-    folder = folder_of(run)
+    folder, steps, seconds = folder_of(run), result.steps - steps, max(result.wall_seconds - seconds, 1e-9)
+    pace = f": {steps:,} steps in {seconds / 60:.1f} min ({steps / seconds:,.0f} steps/s)" if steps else ""
     stderr.print(
-        f"{'Finished' if result.finished else 'Stopped'} at step {result.steps:,} after "
-        f"{result.wall_seconds / 60:.1f} min ({rate:,.0f} steps/s). Model: {result.model}"
+        f"{'Finished' if result.finished else 'Stopped'} at step {result.steps:,}{pace}. Model: "
+        f"{escape(str(result.model))}"
     )
     if not result.finished:
         _hint("Continue:", f"palus train {shlex.quote(str(folder / 'configuration.yaml'))} --resume{trust.option}")
