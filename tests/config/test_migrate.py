@@ -216,3 +216,10 @@ def test_what_is_still_wrong_is_said(tmp_path: Path) -> None:
     (tmp_path / "old.yaml").write_text(FLAT.replace("batch_size: 128", "batch_size: many"))
     result = CliRunner().invoke(app, ["migrate", str(tmp_path / "old.yaml")])
     assert result.exit_code == 2 and "Wall.hyperparameters.batch_size: expected a whole number" in result.output
+
+
+def test_who_migrates_a_file_that_is_not_there_hears_of_no_presets(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["migrate", str(tmp_path / "old")])
+    assert (done.exit_code, done.stderr) == (2, f"error: {tmp_path / 'old'}: no such file\n")
+    done = CliRunner().invoke(app, ["migrate", "nowhere"])
+    assert (done.exit_code, done.stderr) == (2, "error: nowhere: no such file\n")

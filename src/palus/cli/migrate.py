@@ -56,6 +56,8 @@ def migrate(
 
 
 def _tree(path: Path) -> Tree:
+    if not path.exists():
+        raise ConfigError([f"{path}: no such file"])
     source = read_source(path)
     tree, faults = parse_tree(source.text)
     if faults:

@@ -52,7 +52,8 @@ def read_source(source: str | Path) -> Source:
 
 
 def _missing(path: Path) -> str:
-    """The message for a source that is neither a file nor a preset, with near names of both."""
+    """The message for a source that is neither a file nor a preset, with near names of both. What is written as a file
+    was meant as one."""
     if (path / "configuration.yaml").is_file():
         return f"{path}: found a run folder, expected a YAML file; use {path / 'configuration.yaml'}"
     if path.is_dir():
@@ -60,8 +61,10 @@ def _missing(path: Path) -> str:
     files = {p.name: str(p) for p in path.parent.glob("*.y*ml")} if path.parent.is_dir() else {}
     presets = {name: name for name in preset_names()}
     near = difflib.get_close_matches(path.name, [*files, *presets], n=3)
-    hint = f"did you mean {' or '.join((files | presets)[name] for name in near)}? " if near else ""
-    return f"{path}: no such file or preset; {hint}presets: {', '.join(presets)}"
+    hint = f"; did you mean {' or '.join((files | presets)[name] for name in near)}?" if near else ""
+    if path.suffix in (".yaml", ".yml") or path.parent != Path():
+        return f"{path}: no such file{hint}"
+    return f"{path}: no such file or preset{hint or ';'} presets: {', '.join(presets)}"
 
 
 class _Loader(yaml.SafeLoader):
