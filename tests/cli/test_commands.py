@@ -121,6 +121,8 @@ def test_mistakes_are_explained_with_exit_code_2(models: Path):
     assert "was trained in a Unity game; to play there, say which: --env GAME" in run(
         "match", models / "crawler", "random", code=2
     )
+    film = ("match", "random", "random", "--replay", models / "x.mp4")
+    assert f"of SoccerTwos a replay is written; use {models / 'x.match'}" in run(*film, code=2)
     log = models / "no" / "such" / "folder.jsonl"
     assert "cannot be written" in run("match", "random", "random", "--pairs", 1, "--log", log, code=2)
 

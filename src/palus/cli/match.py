@@ -14,7 +14,7 @@ from rich.markup import escape
 from palus.cli.options import GameOption, LogOption, ModeOption
 from palus.cli.output import end_early, matches_progress, nats, percent, percent_range, print_json, stdout, typed
 from palus.config.run_file import DEFAULT_GAME
-from palus.errors import EnvError, ModelError, PalusError
+from palus.errors import EnvError, ModelError, PalusError, ReplayError
 
 if TYPE_CHECKING:
     from palus.arena.referee.result import Mode, PairingSummary
@@ -48,7 +48,9 @@ def match(
     seed: Annotated[int, typer.Option(help="The same seed and players give the same matches.")] = 0,
     mode: ModeOption = "stochastic",
     game: GameOption = DEFAULT_GAME,
-    replay: Annotated[Path | None, typer.Option(help="Write a replay of the first matches here; Doom: .mp4.")] = None,
+    replay: Annotated[
+        Path | None, typer.Option(help="Write a replay (.match) of the first matches here; Doom: .mp4.")
+    ] = None,
     replay_matches: Annotated[int, typer.Option(min=1, help="How many matches the replay holds.")] = 10,
     log: LogOption = None,
     env: Annotated[
@@ -77,6 +79,9 @@ def match(
     from palus.run.session import interruptible
 
     declared = playable_game(game)
+    ending, what = (".mp4", "a video") if declared.filmed else (".match", "a replay")
+    if replay is not None and replay.suffix != ending:
+        raise ReplayError(f"--replay {replay}: of {game} {what} is written; use {replay.with_suffix(ending)}")
     try:
         filmed, (first, second) = declared.filmed, load(a, b, game=game)
     except ModelError as error:
