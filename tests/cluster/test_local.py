@@ -72,7 +72,7 @@ def test_a_plan_gives_each_run_its_changes_a_seed_and_its_share_of_the_cores(tmp
     ("overrides", "options", "fault"),
     [
         ([], {"only": ["eve"]}, "--only eve: not a run of this league; it has ada, bob"),
-        (["palus.league.runs={}"], {}, "a league has two runs at least"),
+        (["palus.league.runs={}"], {"only": ["eve"]}, r"a league has two runs at least; .* give --runs N$"),
         (["palus.league.runs={../x: {}, b: {}}"], {}, "cannot name a run"),
         (["palus.league.runs={a: {palus.threds: 1}, b: {}}"], {}, r"palus.league.runs.a: .*palus.threds.*threads"),
         (["behaviors.DuelToy.self_play=null"], {}, "give a behavior self_play"),

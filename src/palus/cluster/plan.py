@@ -78,7 +78,7 @@ def make_plan(
     if base.checkpoint_settings.inference:
         faults.append("checkpoint_settings.inference: nothing is learned, so there is no league")
     faults += [f"--only {name}: not a run of this league; it has {', '.join(changes)}" for name in only
-               if name not in changes]  # fmt: skip
+               if changes and name not in changes]  # fmt: skip
     if faults:
         raise ConfigError(faults)
     root = Path(base.checkpoint_settings.results_dir) / base.checkpoint_settings.run_id
