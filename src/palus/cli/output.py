@@ -6,6 +6,7 @@ import json
 import shlex
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
@@ -21,6 +22,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    Task,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
@@ -36,6 +38,8 @@ stdout = Terminal(highlight=False, soft_wrap=True)
 stderr = Terminal(stderr=True, highlight=False, soft_wrap=True)
 
 EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130
+LINE_S = 30.0
+"""Between two lines of progress, where there is no terminal for a bar."""
 
 
 def opened(data: Path, database: str | None, *, create: bool = False, blobs: str | None = None) -> closing[Store]:
@@ -62,14 +66,33 @@ def stop_signal() -> threading.Event:
 def progress_bar(
     title: str, total: float | None, *columns: str | ProgressColumn, **fields: Any
 ) -> Iterator[Callable[..., None]]:
-    """A bar on stderr, gone when done and absent when stderr is not a terminal. Yields `Progress.update` of its task.
+    """A bar on stderr, gone when done; where that is no terminal, lines. Yields `Progress.update` of its task.
 
     columns: right of the bar; without any the time so far. fields: of the task, for columns of text.
     """
     console = Terminal(stderr=True)
     shown = ("{task.description}", BarColumn(), *(columns or (TimeElapsedColumn(),)))
     with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield partial(progress.update, progress.add_task(title, total=total, **fields))
+        update = partial(progress.update, progress.add_task(title, total=total, **fields))
+        yield update if console.is_terminal else _telling(update, progress.tasks[0], columns)
+
+
+def _telling(update: Callable[..., None], task: Task, columns: Sequence[str | ProgressColumn]) -> Callable[..., None]:
+    """An update of the task that also tells how far it is, in a line on stderr, LINE_S after the start or the last."""
+    told = time.monotonic()
+
+    def update_and_tell(**changes: Any) -> None:
+        nonlocal told
+        update(**changes)
+        if time.monotonic() - told < LINE_S:
+            return
+        told = time.monotonic()
+        share = [] if task.total is None else [f"{task.percentage:.0f} %"]
+        counted = [f"{task.completed:.0f}/{task.total:.0f}" for c in columns if isinstance(c, MofNCompleteColumn)]
+        words = [column.format(task=task) for column in columns if isinstance(column, str)]
+        stderr.print(f"{task.description}: {' '.join([*share, *counted, *words])}, {task.elapsed:.0f} s")
+
+    return update_and_tell
 
 
 @contextmanager
