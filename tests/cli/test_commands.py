@@ -77,11 +77,24 @@ def test_help_shows_every_word_that_was_written():
         shown = " ".join(result.stdout.replace("│", " ").split())
         written = [command.help, command.epilog, *(getattr(option, "help", None) for option in command.params)]
         for text in filter(None, written):
-            plain = " ".join(re.sub(r"\\([*<&\\])", r"\1", text).replace("`", "").split())
+            plain = " ".join(re.sub(r"\\([*<&#\\])", r"\1", text).replace("`", "").split())
             assert plain in shown, path
             texts.append(plain)
     assert "Also rank OWNER/NAME/<env>.onnx below this folder." in texts
     assert literal("2 * `a<b>` & <ENV> \\d") == "2 \\* `a<b>` \\& \\<ENV> \\\\d"
+
+
+def test_examples_can_be_copied_from_a_narrow_terminal():
+    examples = 0
+    for path, _ in commands(get_command(app)):
+        help_ = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
+        module = sys.modules.get(f"palus.cli.{path[0].replace('-', '_')}" if path else "palus.cli")
+        shown = {line.strip() for line in help_.splitlines()}
+        for line in getattr(module, "EPILOG", "").splitlines():
+            if line.startswith("  "):
+                assert line.strip() in shown and len(line.strip()) <= 76, path
+                examples += 1
+    assert examples > 100
 
 
 def test_match_prints_json_writes_a_log_and_a_replay(models: Path, tmp_path: Path):

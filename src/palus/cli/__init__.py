@@ -39,25 +39,33 @@ from palus.errors import ConfigError, PalusError
 EPILOG = """
 From nothing to a watched match:
 
-  palus train soccertwos --run-id mine            train a team by self-play
+  # train a team by self-play
+  palus train soccertwos --run-id mine
 
-  palus match results/mine ball-chaser            let it play; a folder, an .onnx file or a house bot
+  # let it play; a folder, an .onnx file or a house bot
+  palus match results/mine ball-chaser
 
-  palus match results/mine random --pairs 1 --replay goal.match     record, then watch:
-
+  # record, then watch
+  palus match results/mine random --pairs 1 --replay goal.match
   palus watch goal.match
 
-  palus rank results/mine                         a leaderboard of a run, or of any folder of models
+  # a leaderboard of a run, or of any folder of models
+  palus rank results/mine
 
-  palus push results/mine ada/striker             publish it: on huggingface.co, an arena, or in a folder
+  # publish it: on huggingface.co, an arena, or in a folder
+  palus push results/mine ada/striker
 
 `palus demo` does all of this in minutes. `palus COMMAND --help` has examples for each command.
 """
 
 
 def literal(text: str | None) -> str | None:
-    """The text as Markdown that shows it as it is, `*`, `<NAME>` and `&` included; what stands in backticks is code."""
-    return text and re.sub(r"(`[^`]*`)|([\\*<&])", lambda m: m[1] or f"\\{m[2]}", text)
+    """The text as Markdown that shows it as it is, `*`, `<NAME>`, `&`, `#` included; what stands in backticks is code.
+
+    An indented line ends where it ends in the text, so that commands and what is said of them can be copied.
+    """
+    text = text and re.sub(r"(`[^`]*`)|([\\*<&#])", lambda m: m[1] or f"\\{m[2]}", text)
+    return text and re.sub(r"^(  .*)$", r"\1  ", text, flags=re.MULTILINE)
 
 
 def _walk(command: Any) -> Iterator[Any]:

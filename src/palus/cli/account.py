@@ -19,15 +19,20 @@ commands, also while the arena runs.
 
 Examples:
 
-  palus account add ada                                   an account and its token, to log in with
+  # an account and its token, to log in with
+  palus account add ada
 
-  palus account add ada --scope runner --label lab-pc     one more token: for a worker on another machine
+  # one more token: for a worker on another machine
+  palus account add ada --scope runner --label lab-pc
 
-  palus account add ada --scope trusted --label my-pc     ... that also does what nobody could check later
+  # ... that also does what nobody could check later
+  palus account add ada --scope trusted --label my-pc
 
-  palus account tokens class.txt > sheet.txt              one name per line in, a sheet to cut and hand out
+  # one name per line in, a sheet to cut and hand out
+  palus account tokens class.txt > sheet.txt
 
-  palus account revoke ada --label lab-pc                 worthless from now on
+  # worthless from now on
+  palus account revoke ada --label lab-pc
 """
 
 app = typer.Typer(help="Accounts of an arena's hub and their tokens.", no_args_is_help=True, epilog=EPILOG)

@@ -20,25 +20,35 @@ Everything is kept in the folder of --data: stop it with Ctrl-C, start it again,
 
 Examples:
 
-  palus arena                                      on this machine only, at http://127.0.0.1:8000
+  # on this machine only, at http://127.0.0.1:8000
+  palus arena
 
-  palus arena --host 0.0.0.0 --open                for a class in the same network; opens the leaderboard
+  # for a class in the same network; opens the leaderboard
+  palus arena --host 0.0.0.0 --open
 
-  palus arena --host 0.0.0.0 --public-url http://arena.school.example:8000      under a name of its own
+  # under a name of its own
+  palus arena --host 0.0.0.0 --public-url http://arena.school.example:8000
 
-  palus arena --pool models                        also ranks models/<owner>/<name>/SoccerTwos.onnx
+  # also ranks models/<owner>/<name>/SoccerTwos.onnx
+  palus arena --pool models
 
-  palus arena --game SoccerTwos --game doom_duel   also duels in Doom; takes palus[doom,video]
+  # also duels in Doom; takes palus[doom,video]
+  palus arena --game SoccerTwos --game doom_duel
 
-  palus arena --mode rounds                        the reference competition's rounds, every four hours
+  # the reference competition's rounds, every four hours
+  palus arena --mode rounds
 
-  palus arena --database postgresql+psycopg://palus@db/palus --workers 0       workers elsewhere: palus worker
+  # workers elsewhere: palus worker
+  palus arena --database postgresql+psycopg://palus@db/palus --workers 0
 
-  palus arena --blobs s3://bucket/arena            models and videos in an object store; takes s3fs
+  # models and videos in an object store; takes s3fs
+  palus arena --blobs s3://bucket/arena
 
-  palus arena --database URL --role web                pages and hub alone, as many of these as wanted
+  # pages and hub alone, as many of these as wanted
+  palus arena --database URL --role web
 
-  palus arena --database URL --role scheduler          the matches; a second one takes over when the first ends
+  # the matches; a second one takes over when the first ends
+  palus arena --database URL --role scheduler
 """
 
 

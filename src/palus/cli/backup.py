@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 EPILOG = """
 Examples:
 
-  palus backup arena /mnt/usb/arena                     while the arena runs; again later, only what is new is copied
+  # while the arena runs; again later, only what is new is copied
+  palus backup arena /mnt/usb/arena
 
-  palus backup arena backup --database postgresql+psycopg://palus@localhost/palus
+  palus backup arena backup --database postgresql+psycopg://palus@db/palus
 
-  palus restore /mnt/usb/arena arena                    into a new folder, then: palus arena --data arena
+  # into a new folder, then: palus arena --data arena
+  palus restore /mnt/usb/arena arena
 
-  palus restore backup arena --database postgresql+psycopg://palus@localhost/empty
+  palus restore backup arena --database postgresql+psycopg://palus@db/empty
 
 A backup is a data folder too and can be looked at in place: palus arena --data backup. On the same disk the files of
 the models are linked, not copied: choose another disk against a broken one.

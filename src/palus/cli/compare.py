@@ -22,11 +22,14 @@ Elo: 0 = half of the points, 35 = 55 %, 100 = 64 %). The log likelihood ratio wa
 
 Examples:
 
-  palus compare old.onnx results/mine                   is the new team better than the old one?
+  # is the new team better than the old one?
+  palus compare old.onnx results/mine
 
-  palus compare a.onnx b.onnx --elo0 -20 --elo1 0       is B at least not worse?
+  # is B at least not worse?
+  palus compare a.onnx b.onnx --elo0 -20 --elo1 0
 
-  palus compare a.onnx b.onnx --elo1 100                only a clear difference matters: quick
+  # only a clear difference matters: quick
+  palus compare a.onnx b.onnx --elo1 100
 
   palus compare a.onnx b.onnx --json
 """

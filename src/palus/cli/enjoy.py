@@ -31,15 +31,19 @@ into the folder NAME first.
 
 Examples:
 
-  palus enjoy results/doom-health-gathering-supreme                       10 episodes, the first ones as replay.mp4
+  # 10 episodes, the first ones as replay.mp4
+  palus enjoy results/doom-health-gathering-supreme
 
-  palus enjoy results/mine --max-num-episodes 100 --no-render             the score for a model card
+  # the score for a model card
+  palus enjoy results/mine --max-num-episodes 100 --no-render
 
   palus enjoy results/mine --best --deterministic --video best.mp4
 
-  palus enjoy results/mine --env Builds/Game                              in the Unity game that it was trained in
+  # in the Unity game that it was trained in
+  palus enjoy results/mine --env Builds/Game
 
-  palus enjoy results/mine --max-num-episodes 100 --push-to-hub ada/doom  measure, film and publish
+  # measure, film and publish
+  palus enjoy results/mine --max-num-episodes 100 --push-to-hub ada/doom
 """
 
 VIDEO_FRAMES = 6300

@@ -24,11 +24,14 @@ times. Policies are matched to Unity's published logs by the name of their file.
 
 Examples:
 
-  palus fidelity models/                                 each policy against random and against itself
+  # each policy against random and against itself
+  palus fidelity models/
 
-  palus fidelity models/ --cross                         and each against each other
+  # and each against each other
+  palus fidelity models/ --cross
 
-  palus fidelity models/ --conventions                   what breaks when one convention is wrong
+  # what breaks when one convention is wrong
+  palus fidelity models/ --conventions
 
   palus fidelity models/ --json
 """

@@ -22,21 +22,27 @@ from palus.trust import Trust
 EPILOG = """
 Takes `pip install "palus[train]"`; URLs and --cluster take `palus[cluster]`. Runs that differ stand in the run file:
 
-  palus: {league: {runs: {careful: {}, bold: {behaviors.SoccerTwos.hyperparameters.learning_rate: 1e-3}}}}
+  palus: {league: {runs: {one: {}, two: {palus.league.opponents: pfsp_hard}}}}
 
 Examples:
 
-  palus league cup.yaml                          all runs of the file, on this machine; typed again, it goes on
+  # all runs of the file, on this machine; typed again, it goes on
+  palus league cup.yaml
 
-  palus league soccertwos --runs 4               four alike but for their seeds
+  # four alike but for their seeds
+  palus league soccertwos --runs 4
 
-  palus league status results/soccertwos         runs, steps, ratings, while it trains and after
+  # runs, steps, ratings, while it trains and after
+  palus league status results/soccertwos
 
-  palus watch results/soccertwos                 the same as a live page
+  # the same as a live page
+  palus watch results/soccertwos
 
-  palus league cup.yaml --storage s3://bucket/cup --only bold      one of them, on another machine
+  # one of them, on another machine
+  palus league cup.yaml --storage s3://bucket/cup --only two
 
-  ray job submit --address http://HEAD:8265 -- palus league cup.yaml --cluster auto --storage s3://bucket/cup
+  # on the machines of a Ray cluster; RAY_ADDRESS=http://HEAD:8265 says which
+  ray job submit -- palus league cup.yaml --cluster auto --storage s3://cup/1
 
 Ctrl-C saves all runs. All of it: docs/machines.md.
 """

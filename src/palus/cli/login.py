@@ -18,9 +18,11 @@ the machine can read those.
 
 Examples:
 
-  palus login                                     huggingface.co; make a token at https://huggingface.co/settings/tokens
+  # huggingface.co; make a token at https://huggingface.co/settings/tokens
+  palus login
 
-  palus login http://192.168.1.20:8000            an arena; its teacher or administrator hands out tokens
+  # an arena; its teacher or administrator hands out tokens
+  palus login http://192.168.1.20:8000
 
   palus login http://127.0.0.1:8000 < token.txt
 """

@@ -25,17 +25,23 @@ random, ball-chaser, goalie-striker.
 
 Examples:
 
-  palus match results/mine random                       200 pairs: each kick-off is played twice, sides swapped
+  # 200 pairs: each kick-off is played twice, sides swapped
+  palus match results/mine random
 
-  palus match results/mine stranger.onnx --pairs 500    narrower interval
+  # narrower interval
+  palus match results/mine stranger.onnx --pairs 500
 
-  palus match results/mine goalie-striker --pairs 5 --replay best.match     then: palus watch best.match
+  # then: palus watch best.match
+  palus match results/mine goalie-striker --pairs 5 --replay best.match
 
-  palus match results/doom random --game doom_duel --pairs 2 --replay duel.mp4     Doom, one against one, as a video
+  # Doom, one against one, as a video
+  palus match results/doom random --game doom_duel --pairs 2 --replay duel.mp4
 
-  palus match results/new results/old --env Builds/Game      in a Unity game, half of the matches on either team
+  # in a Unity game, half of the matches on either team
+  palus match results/new results/old --env Builds/Game
 
-  palus match a.onnx b.onnx --json                      score, interval, wins, draws, losses and more
+  # score, interval, wins, draws, losses and more
+  palus match a.onnx b.onnx --json
 """
 
 QUICK = "What ends soon is over first, so they lean to quick wins; let it finish for a fair number."

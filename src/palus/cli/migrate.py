@@ -20,9 +20,10 @@ from palus.files import write_text
 EPILOG = """
 Examples:
 
-  palus migrate trainer_config.yaml                        print it in today's words
+  # print it in today's words
+  palus migrate old.yaml
 
-  palus migrate trainer_config.yaml --curriculum wall_jump.yaml --sampler 3dball.yaml --output run.yaml
+  palus migrate old.yaml --curriculum c.yaml --sampler s.yaml --output a.yaml
 """
 
 

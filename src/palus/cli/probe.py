@@ -27,15 +27,20 @@ published model, which is fetched into the folder NAME first.
 
 Examples:
 
-  palus probe results/mine --minutes 10                    what ten minutes of training against it alone win from it
+  # what ten minutes of training against it alone win from it
+  palus probe results/mine --minutes 10
 
-  palus probe stranger.onnx --steps 5e6                    by trainer steps instead of time
+  # by trainer steps instead of time
+  palus probe stranger.onnx --steps 5e6
 
-  palus probe results/mine --resume --minutes 30           half an hour more
+  # half an hour more
+  palus probe results/mine --resume --minutes 30
 
-  palus probe results/svg --behavior Striker               strikers against its goalie
+  # strikers against its goalie
+  palus probe results/svg --behavior Striker
 
-  palus push results/mine ada/striker                      the result is on the card
+  # the result is on the card
+  palus push results/mine ada/striker
 
 A response that wins little proves little: a longer one, or another --config, may win more (docs/probe.md).
 """

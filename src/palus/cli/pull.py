@@ -13,9 +13,11 @@ from palus.cli.output import stdout, typed
 EPILOG = """
 Examples:
 
-  palus pull unity/MLAgents-SoccerTwos                      into ./MLAgents-SoccerTwos, from huggingface.co
+  # into ./MLAgents-SoccerTwos, from huggingface.co
+  palus pull unity/MLAgents-SoccerTwos
 
-  palus pull ada/striker rival --hub http://192.168.1.20:8000 && palus match results/mine rival
+  palus pull ada/striker rival --hub http://192.168.1.20:8000
+  palus match results/mine rival
 
   palus pull ada/striker --hub folder:pool
 """

@@ -26,17 +26,23 @@ the default. `palus login HUB` stores your token once.
 
 Examples:
 
-  palus push results/mine --check                              would an arena accept it?
+  # would an arena accept it?
+  palus push results/mine --check
 
-  palus push results/mine ada/striker                          to huggingface.co
+  # to huggingface.co
+  palus push results/mine ada/striker
 
   palus push results/mine ada/striker --hub http://192.168.1.20:8000
 
-  palus enjoy results/doom --max-num-episodes 100 && palus push results/doom ada/doom     score and video on the card
+  # score and video on the card
+  palus enjoy results/doom --max-num-episodes 100
+  palus push results/doom ada/doom
 
-  palus push stranger.onnx ada/stranger --hub folder:pool      no server at all
+  # no server at all
+  palus push stranger.onnx ada/stranger --hub folder:pool
 
-  palus rank results/mine --json > board.json && palus push results/mine ada/striker --rating board.json
+  palus rank results/mine --json > board.json
+  palus push results/mine ada/striker --rating board.json
 """
 
 PATIENCE = 10.0

@@ -24,15 +24,19 @@ ranks is what the matches leave open: players whose ranges overlap may well be e
 
 Examples:
 
-  palus rank models/                                   every .onnx, bundle and snapshot in it, and the house bots
+  # every .onnx, bundle and snapshot in it, and the house bots
+  palus rank models/
 
-  palus rank results/mine                              a run: its policy and its last checkpoints
+  # a run: its policy and its last checkpoints
+  palus rank results/mine
 
-  palus rank results/mine/SoccerTwos/snapshots --pairs 20     did self-play get better?
+  # did self-play get better?
+  palus rank results/mine/SoccerTwos/snapshots --pairs 20
 
   palus rank models/ --with results/mine --without goalie-striker
 
-  palus rank agents/ --game doom_duel --pairs 5                Doom, one against one
+  # Doom, one against one
+  palus rank agents/ --game doom_duel --pairs 5
 
   palus rank models/ --json --log matches.jsonl
 """

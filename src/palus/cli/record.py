@@ -27,9 +27,11 @@ EXPERT is a run's folder, or a scripted player of the game that --game names. It
 
 Examples:
 
-  palus record results/mine Mine.demo --episodes 50           what a trained policy does in its own game
+  # what a trained policy does in its own game
+  palus record results/mine Mine.demo --episodes 50
 
-  palus record ball-chaser Chaser.demo --game SoccerTwos      what a house bot does
+  # what a house bot does
+  palus record ball-chaser Chaser.demo --game SoccerTwos
 
 Learn from it: behavioral_cloning: {demo_path: Mine.demo}, or reward_signals: {gail: {demo_path: Mine.demo}}.
 """

@@ -14,7 +14,8 @@ from palus.cli.output import opened, stdout
 EPILOG = """
 Examples:
 
-  palus site export public                       then: python -m http.server --directory public
+  # then: python -m http.server --directory public
+  palus site export public
 
   palus site export public --data /srv/arena --matches 500
 """

@@ -27,22 +27,24 @@ EPILOG = """
 Takes `pip install "palus[train,sweep]"`. space.yaml says what varies:
 
   behaviors.SoccerTwos.hyperparameters.learning_rate: {log: [1e-5, 1e-3]}
-
   behaviors.SoccerTwos.hyperparameters.num_epoch: {int: [1, 10]}
-
-  behaviors.SoccerTwos.network_settings.hidden_units: {choice: [128, 256, 512]}
+  behaviors.SoccerTwos.network_settings.hidden_units: {choice: [64, 128, 256]}
 
 Examples:
 
-  palus sweep soccertwos-fast --space space.yaml --minutes 5 --trials 40      forty trials of five minutes each
+  # forty trials of five minutes each
+  palus sweep soccertwos-fast --space space.yaml --minutes 5 --trials 40
 
-  palus sweep cup.yaml --space space.yaml --objective reward --steps 1e6 --seeds 3
+  palus sweep cup.yaml --objective reward --steps 1e6 --seeds 3
 
-  palus sweep cup.yaml --space space.yaml --study postgresql+psycopg://lab/sweeps       typed again elsewhere, it joins
+  # typed again elsewhere, it joins
+  palus sweep cup.yaml --study postgresql+psycopg://lab/sweeps
 
-  palus sweep status results/cup/study.db              the table, while it runs and after
+  # the table, while it runs and after
+  palus sweep status results/cup/study.db
 
-  palus sweep show results/cup/study.db                pictures and the best run file, by now
+  # pictures and the best run file, by now
+  palus sweep show results/cup/study.db
 
 Ctrl-C puts the trial back, and the same command goes on. All of it: docs/sweep.md.
 """

@@ -28,17 +28,22 @@ from palus.trust import Trust
 EPILOG = f"""
 Examples:
 
-  palus train debug                                  seconds, to see that everything works; replaces its former run
+  # seconds, to see that everything works; replaces its former run
+  palus train debug
 
-  palus train soccertwos --run-id mine               the course's configuration, MA-POCA
+  # the course's configuration, MA-POCA
+  palus train soccertwos --run-id mine
 
-  palus train soccertwos --run-id mine --watch       with a live page: curves, win matrix, matches of the newest policy
+  # with a live page: curves, win matrix, matches of the newest policy
+  palus train soccertwos --run-id mine --watch
 
-  palus train soccertwos-strong --minutes 45         as many steps as fit; learning rate and all come down in time
+  # as many steps as fit; learning rate and all come down in time
+  palus train soccertwos-strong --minutes 45
 
-  palus train SoccerTwos.yaml behaviors.SoccerTwos.max_steps=1e6 palus.threads=1
+  palus train mine.yaml behaviors.SoccerTwos.max_steps=1e6 palus.threads=1
 
-  palus train results/mine/configuration.yaml --resume     continue; nothing is lost
+  # continue; nothing is lost
+  palus train results/mine/configuration.yaml --resume
 
 Presets: {", ".join(preset_names())}. All keys: docs/run-file.md.
 """

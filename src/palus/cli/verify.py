@@ -16,17 +16,23 @@ from palus.errors import ArenaError
 EPILOG = """
 Examples:
 
-  palus verify 3f2a9c01d4e5b678          play one match again from its seed and action log
+  # play one match again from its seed and action log
+  palus verify 3f2a9c01d4e5b678
 
-  palus audit --sample 1%                play a random share again, check the hash chain, compare the runners
+  # play a random share again, check the hash chain, compare the runners
+  palus audit --sample 1%
 
-  palus audit --head 24:9f3c...          also: whether match 24 still has the hash that every page's foot showed then
+  # also: whether match 24 still has the hash that pages showed at their foot
+  palus audit --head 24:9f3c...
 
-  palus audit --suspend lab/pc --reason "modified engine"     strike out all that the workers of lab sent
+  # strike out all that the workers of lab sent
+  palus audit --suspend lab/pc --reason "modified engine"
 
-  palus audit --reinstate lab/pc         take results from them again
+  # take results from them again
+  palus audit --reinstate lab/pc
 
-  palus recompute                        empty every derived table and compute it again from the log
+  # empty every derived table and compute it again from the log
+  palus recompute
 """
 
 

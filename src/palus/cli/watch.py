@@ -16,15 +16,20 @@ from palus.web.page import ADDRESS, make_server, page_html, write_html
 EPILOG = """
 Examples:
 
-  palus watch best.match                        a recorded match, from palus match --replay best.match
+  # a recorded match, from palus match --replay best.match
+  palus watch best.match
 
-  palus watch best.match --html best.html       one file that opens anywhere
+  # one file that opens anywhere
+  palus watch best.match --html best.html
 
-  palus watch results/mine                      a run, while it trains or afterwards: curves, win matrix, fresh matches
+  # a run, while it trains or afterwards: curves, win matrix, fresh matches
+  palus watch results/mine
 
-  palus watch results/mine results/other        both, their curves in the same charts
+  # both, their curves in the same charts
+  palus watch results/mine results/other
 
-  palus watch s3://bucket/cup                   a league of several runs, from its book: a URL, or its folder
+  # a league of several runs, from its book: a URL, or its folder
+  palus watch s3://bucket/cup
 """
 
 

@@ -25,16 +25,19 @@ LOOK_S = 0.1
 """Between two looks at the workers' processes."""
 
 EPILOG = """
-Make the token on the arena's machine: palus account add lab --scope runner --label lab-pc > lab.token
+Make the token on the arena's machine:
+
+  palus account add lab --scope runner --label lab-pc > lab.token
 
 With --scope trusted instead, it also checks models and plays duels in Doom, which nobody can play again to see
 whether what it reports is true: for machines whose users you trust as yourself.
 
 Examples:
 
-  palus worker --arena http://192.168.1.20:8000 --token-file lab.token
+  palus worker --arena http://lab:8000 --token-file lab.token
 
-  palus worker --arena http://192.168.1.20:8000 --token-file lab.token --processes auto     one process per core
+  # one process per core
+  palus worker --arena http://lab:8000 --token-file lab.token --processes auto
 """
 
 
