@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,6 +22,33 @@ from palus.terminal import Terminal
 
 NAME = "A\x1b]0;owned\x07\x1b[2J\x9b5m\r\tB\n"
 SHOWN = "A]0;owned[2J5m"
+
+
+CLOSED = """
+import signal, sys
+from contextlib import suppress
+from palus.cli.output import progress_bar, stderr
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+stderr.print("ready")
+with progress_bar("work", 2) as update:
+    with suppress(OSError):
+        sys.stdin.read()
+    update(advance=1)
+    stderr.print("nobody reads this")
+stderr.print("nor this")
+sys.exit(7)
+"""
+
+
+def test_who_writes_goes_on_when_the_terminal_closes() -> None:
+    process, terminal = pty.fork()
+    if not process:
+        os.execv(sys.executable, [sys.executable, "-c", CLOSED])
+    read = b""
+    while b"ready" not in read:
+        read += os.read(terminal, 1024)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 7
 
 
 def test_names_lose_their_control_characters_and_styles_work() -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import stat
 import sys
-from contextlib import suppress
 
 _PR_SET_PDEATHSIG = 1
 
@@ -17,18 +15,6 @@ def ending_signals() -> tuple[signal.Signals, ...]:
     if sys.platform == "win32" or signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return signal.SIGINT, signal.SIGTERM
     return signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-
-
-def let_go(signum: int) -> None:
-    """Where a terminal has closed, write into nothing from now on instead of failing at every line."""
-    if sys.platform == "win32" or signum != signal.SIGHUP:
-        return
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        with suppress(OSError):
-            if stat.S_ISCHR(os.fstat(number).st_mode):
-                os.dup2(nothing, number)
-    os.close(nothing)
 
 
 def die_with(parent: int) -> None:

@@ -3,10 +3,14 @@ may hold control characters, which would set the title of a window, clear the sc
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import re
+import stat
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from rich.console import Console
@@ -31,8 +35,27 @@ def bear_any_text() -> None:
             stream.reconfigure(errors="replace")
 
 
+def let_go() -> None:
+    """Where a terminal has closed, write into nothing from now on."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        with suppress(OSError):
+            if stat.S_ISCHR(os.fstat(number).st_mode):
+                os.dup2(nothing, number)
+    os.close(nothing)
+
+
 class Terminal(Console):
-    """A console of rich's on which only rich itself controls anything."""
+    """A console of rich's on which only rich itself controls anything, and whose end is nobody's."""
+
+    def __exit__(self, *error: Any) -> None:
+        """Write what was printed; where the terminal has closed, the signal that says so may come later."""
+        try:
+            super().__exit__(*error)
+        except OSError as fault:
+            if fault.errno != errno.EIO:
+                raise
+            let_go()
 
     def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
         """As `Console.render`, of which everything is made that is printed."""

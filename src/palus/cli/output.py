@@ -28,8 +28,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from palus.processes import ending_signals, let_go
-from palus.terminal import Terminal
+from palus.processes import ending_signals
+from palus.terminal import Terminal, let_go
 
 if TYPE_CHECKING:
     from palus.store import Store
@@ -54,7 +54,8 @@ def stop_signal() -> threading.Event:
     stop = threading.Event()
 
     def handle(signum: int, frame: FrameType | None) -> None:
-        let_go(signum)
+        if signum not in (signal.SIGINT, signal.SIGTERM):
+            let_go()
         stop.set()
 
     for number in ending_signals():
