@@ -141,7 +141,7 @@ LESSONS = {
     "sac entities continuous": Lesson(SAC, CONTINUOUS | ENTITIES, 4000),
     "sac goal": Lesson(SAC, DISCRETE | GOAL, 3000, more=HYPER),
     "sac goal continuous": Lesson(SAC, CONTINUOUS | GOAL, 4000, more=HYPER),
-    "sac memory": Lesson(SAC, DISCRETE | RECALL, 8000, more=MEMORY),
+    "sac memory": Lesson(SAC, DISCRETE | RECALL, 12000, more=MEMORY),
     "sac memory continuous": Lesson(SAC, CONTINUOUS | RECALL, 24000, more=MEMORY),
     "poca alone": Lesson(POCA, DISCRETE, 6000),
     "poca discrete": Lesson(POCA, DISCRETE | GROUPS, 6000, fast=True),
