@@ -35,16 +35,6 @@ def bear_any_text() -> None:
             stream.reconfigure(errors="replace")
 
 
-def let_go() -> None:
-    """Where a terminal has closed, write into nothing from now on."""
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        with suppress(OSError):
-            if stat.S_ISCHR(os.fstat(number).st_mode):
-                os.dup2(nothing, number)
-    os.close(nothing)
-
-
 class Terminal(Console):
     """A console of rich's on which only rich itself controls anything, and whose end is nobody's."""
 
@@ -55,9 +45,19 @@ class Terminal(Console):
         except OSError as fault:
             if fault.errno != errno.EIO:
                 raise
-            let_go()
+            _let_go()
 
     def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
         """As `Console.render`, of which everything is made that is printed."""
         for segment in super().render(*args, **options):
             yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
+def _let_go() -> None:
+    """Where a terminal has closed, write into nothing from now on."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        with suppress(OSError):
+            if stat.S_ISCHR(os.fstat(number).st_mode):
+                os.dup2(nothing, number)
+    os.close(nothing)

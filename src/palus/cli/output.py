@@ -12,7 +12,6 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -29,7 +28,7 @@ from rich.progress import (
 from rich.table import Table
 
 from palus.processes import ending_signals
-from palus.terminal import Terminal, let_go
+from palus.terminal import Terminal
 
 if TYPE_CHECKING:
     from palus.store import Store
@@ -52,14 +51,8 @@ def opened(data: Path, database: str | None, *, create: bool = False, blobs: str
 def stop_signal() -> threading.Event:
     """Set by what asks a process to end."""
     stop = threading.Event()
-
-    def handle(signum: int, frame: FrameType | None) -> None:
-        if signum not in (signal.SIGINT, signal.SIGTERM):
-            let_go()
-        stop.set()
-
     for number in ending_signals():
-        signal.signal(number, handle)
+        signal.signal(number, lambda *_: stop.set())
     return stop
 
 

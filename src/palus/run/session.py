@@ -9,7 +9,6 @@ from types import FrameType
 from typing import Any
 
 from palus.processes import ending_signals
-from palus.terminal import let_go
 
 
 @contextmanager
@@ -20,8 +19,6 @@ def interruptible() -> Iterator[Callable[[], bool]]:
     def handle(signum: int, frame: FrameType | None) -> None:
         nonlocal pressed
         pressed = True
-        if signum not in (signal.SIGINT, signal.SIGTERM):
-            let_go()
         signal.signal(signum, previous[signum])
 
     previous: dict[int, Any] = {s: signal.getsignal(s) for s in ending_signals()}
