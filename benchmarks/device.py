@@ -9,8 +9,9 @@ The third bar, a team of `soccertwos-strong` within three minutes at its strengt
     python benchmarks/strength.py train --results results/device --seeds 1 2 3 --minutes 10 --set torch_settings.device=cuda
     python benchmarks/strength.py table --results results/device --name strength-device --models FOLDER --pairs 200
 
-Stock runs play against a full window of snapshots; whole cycles count, in wall time, the first one does not. Steps are CUDA
-graphs, and with the first number of matches also launched kernel by kernel. Writes benchmarks/results/device.json and .md.
+Stock runs play against a full window of snapshots; whole cycles count, in wall time, but for those of the first
+seconds, in which graphs are captured. Steps are CUDA graphs, and with the first number of matches also launched kernel by
+kernel. Writes benchmarks/results/device.json and .md.
 """  # noqa: E501 (commands)
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from palus.train import Run
 
 BARS = {"ppo": 400_000, DOOM: 100_000}
 """Trained agent-steps, or frames, per second."""
+WARM_UP = 3.0
+"""Seconds."""
 GAMES = 16
 """Of Doom, for each worker."""
 
@@ -52,7 +55,9 @@ def _cycles(parts: Run, trainer: str, graph: bool, seconds: float) -> Json:
     steps, collector = trainee_of(parts).learner.device_steps, collector_of(parts)
     steps.captures = steps.captures and graph
     fill_league(parts)
-    parts.iterate()
+    begun = time.perf_counter()
+    while time.perf_counter() - begun < WARM_UP:
+        parts.iterate()
     collect, playing, trained = collector.collect, 0.0, 0
 
     def timed() -> Any:

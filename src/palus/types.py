@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
@@ -318,12 +319,12 @@ class GameSpec:
         """P."""
         return len(self.agents)
 
-    @property
+    @cached_property
     def teams(self) -> tuple[int, ...]:
         """The side of each agent."""
         return tuple(agent.team for agent in self.agents)
 
-    @property
+    @cached_property
     def sides(self) -> tuple[int, ...]:
         """All teams, ascending: the order of every match's points."""
         return tuple(sorted(set(self.teams)))

@@ -93,12 +93,16 @@ class Book:
 
     def _note_opponents(self, players: Mapping[frozenset[int], Sequence[float]]) -> None:
         """Count whom the learners of each behavior met."""
+        learners = self.league.pools
         for player, sides in players.items():
-            for policy in player & self.league.pools.keys():
-                met = self._met.setdefault(self.league.pools[policy].contender.behavior, Counter())
-                others = [other for rival in players if rival != player for other in rival]
-                met.update(LATEST if other in self.league.pools else str(other) for other in others)
-                met.update([LATEST] * (len(sides) > 1))
+            for policy in player:
+                if policy not in learners:
+                    continue
+                met = self._met.setdefault(learners[policy].contender.behavior, Counter())
+                for other in (other for rival in players if rival is not player for other in rival):
+                    met[LATEST if other in learners else str(other)] += 1
+                if len(sides) > 1:
+                    met[LATEST] += 1
 
     def evaluated(self, policy: int, name: str, points: float, matches: int) -> None:
         """Enter matches of a learner that nobody learned from. name: of the fixed opponent; points: of the learner."""

@@ -40,7 +40,7 @@ from palus.league.records import (
     runs_of,
     still_met,
 )
-from palus.league.results import results_of
+from palus.league.results import policies_of, results_of
 from palus.league.strength import add
 from palus.rollout.rollout import FROZEN, MEMBERS, FinishedMatch
 from palus.store.depot import Depot
@@ -90,7 +90,7 @@ class Exchange:
 
         for match in matches:
             table = self._cells[TABLES[not any(seat.learns for seat in match.seats)]]
-            for (a, b), points in results_of(match, league.spec).items():
+            for (a, b), points in results_of(match, policies_of(match, league.spec)).items():
                 one, other = names.get(a) or name(a), names.get(b) or name(b)
                 if one != other:
                     add(table, one, other, points)

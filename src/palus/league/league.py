@@ -246,15 +246,16 @@ class League:
         against oneself changes no Elo; against another policy in training, both of them.
         """
         for match in matches:
-            for pair, points in results_of(match, self.spec).items():
+            policies = policies_of(match, self.spec)
+            for pair, points in results_of(match, policies).items():
                 self.payoffs.add(*pair, points)
             if not any(seat.learns for seat in match.seats):
                 self._examined.update({seat.policy for seat in match.seats})
             if match.points:
-                self._rate(match)
+                self._rate(match, policies)
 
-    def _rate(self, match: FinishedMatch) -> None:
-        points, policies = dict(zip(self.spec.sides, match.points, strict=True)), policies_of(match, self.spec)
+    def _rate(self, match: FinishedMatch, policies: Mapping[int, set[int]]) -> None:
+        points = dict(zip(policies, match.points, strict=True))
         for agent, seat in zip(self.spec.agents, match.seats, strict=True):
             own = self.pools.get(seat.policy)
             if own is None or not seat.learns:

@@ -89,20 +89,22 @@ class Crowd:
         return parameters
 
     def _indexed(self, holders: Sequence[int], blocks: Sequence[slice], rows: int) -> dict[str, Tensor]:
-        """Which weights each part takes, which rows it reads, and where each row's answer is, on the device."""
-        sizes = np.array([block.stop - block.start for block in blocks])
-        W = doubled(ROWS, -(-int(sizes.sum()) // len(sizes)))
+        """Which weights each part takes, which rows it reads, and where each row's answer is: for the device, which
+        takes it without being waited for."""
+        starts = np.array([block.start for block in blocks])
+        sizes = np.array([block.stop for block in blocks]) - starts
+        total, place = int(sizes.sum()), self._pattern.place
+        W = doubled(ROWS, -(-total // len(sizes)))
         counts = -(-sizes // W)
         K = doubled(PARTS, int(counts.sum()))
-        weights_of, row_of, part_of = np.zeros(K, np.int64), np.zeros((K, W), np.int64), np.zeros(rows, np.int64)
-        first = 0
-        for holder, block, size, count in zip(holders, blocks, sizes.tolist(), counts.tolist(), strict=True):
-            weights_of[first : first + count] = holder
-            row_of[first : first + count].reshape(-1)[:size] = np.arange(block.start, block.stop)
-            part_of[block] = first * W + np.arange(size)
-            first += count
+        weights_of, row_of, part_of = (place.zeros(shape, np.int64) for shape in ((K,), (K, W), (rows,)))
+        weights_of[: counts.sum()] = np.repeat(holders, counts)
+        # Of all rows in the order of their blocks: which each is, and its place among all places of all parts.
+        number = np.arange(total) - np.repeat(sizes.cumsum() - sizes, sizes)
+        row, at = number + np.repeat(starts, sizes), number + np.repeat((counts.cumsum() - counts) * W, sizes)
+        row_of.reshape(-1)[at], part_of[row] = row, at
         found = {WEIGHTS_OF: weights_of, ROW_OF: row_of, PART_OF: part_of}
-        return {name: torch.from_numpy(array).to(self._pattern.place.device) for name, array in found.items()}
+        return {name: torch.from_numpy(array) for name, array in found.items()}
 
     def _held(self, networks: Sequence[Network]) -> list[int]:
         """Where the weights of these networks are, which all are there afterwards as they are now."""

@@ -57,16 +57,16 @@ class Episodes:
         if not len(rows):
             return []
         others: Bool = (active & ~ended)[rows] & self._same_group[agents]
+        where = self._numbers[matches][rows], agents
+        lasted, told_of = self.length[where].astype(np.int64), ~self.partial[where]
+        facts = (*where, lasted, self.reward[where], self.group_reward[where], np.any(others, 1))
         episodes = []
-        for n, p, left_early in zip(
-            self._numbers[matches][rows].tolist(), agents.tolist(), np.any(others, 1).tolist(), strict=True
-        ):
-            length, paid = int(self.length[n, p]), (float(self.reward[n, p]), float(self.group_reward[n, p]))
-            if not self.partial[n, p]:
-                policy, learned = seats[n][p]
-                told = stats.get(n, {}).get(p, {})
-                slot = self._first + n
-                episodes.append(Episode(slot, p, policy, learned, length, *paid, left_early, told, decision))
-            self.length[n, p] = self.reward[n, p] = self.group_reward[n, p] = 0.0
-            self.partial[n, p] = False
+        for n, p, length, paid, shared, early in zip(*(own[told_of].tolist() for own in facts), strict=True):
+            policy, learned = seats[n][p]
+            told = stats[n].get(p, {}) if n in stats else {}
+            slot = self._first + n
+            episodes.append(Episode(slot, p, policy, learned, length, paid, shared, early, told, decision))
+        for sums in (self.length, self.reward, self.group_reward):
+            sums[where] = 0.0
+        self.partial[where] = False
         return episodes

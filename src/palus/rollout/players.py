@@ -264,14 +264,17 @@ class Others:
 
     def place(self, decides: I64, learns: Bool) -> None:
         """Order the rows by policy, then match and agent. decides, learns: [N, P_b]."""
-        seats = np.flatnonzero(~learns)
+        seats = np.flatnonzero(~learns.ravel())
         policies = decides.ravel()[seats]
         order = np.argsort(policies, kind="stable")
         self._seats, policies = seats[order], policies[order]
         self._rows[:] = -1
         self._rows.reshape(-1)[self._seats] = np.arange(len(seats), dtype=np.int32)
-        first = np.flatnonzero(np.diff(policies, prepend=-1)).tolist()
-        self.blocks = [(int(policies[a]), a, b) for a, b in itertools.pairwise([*first, len(seats)])]
+        begins = np.ones(len(seats), np.bool_)
+        np.not_equal(policies[1:], policies[:-1], out=begins[1:])
+        first = np.flatnonzero(begins)
+        ends = [*first.tolist(), len(seats)]
+        self.blocks = list(zip(policies[first].tolist(), ends[:-1], ends[1:], strict=True))
 
     def look(self) -> None:
         """Write what the agents see now."""
