@@ -97,12 +97,17 @@ class ProgressWriter:
         """Add one line. Raises StorageError; half a line that a full disk let through is overwritten by the next."""
         data = json.dumps(line, allow_nan=False, default=str).encode() + b"\n"
         try:
-            if not self.path.parent.is_dir():
+            try:
+                file = self.path.open("ab")
+            except FileNotFoundError:
                 self.path.parent.mkdir(parents=True)
-            with self.path.open("ab") as file:
-                file.truncate(min(self.length, file.seek(0, 2)))
+                file = self.path.open("ab")
+            with file:
+                end = file.seek(0, 2)
+                if end > self.length:
+                    file.truncate(self.length)
                 file.write(data)
-                self.length = file.seek(0, 2)
+            self.length = min(self.length, end) + len(data)
         except OSError as error:
             raise StorageError(
                 f"{self.path}: could not be written ({error.strerror or error}); free space there"
