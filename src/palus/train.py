@@ -8,8 +8,9 @@ not, and play the next rollout while APPO learns (`Collector.beside`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from palus.arena.referee.result import PairingSummary
@@ -22,7 +23,7 @@ from palus.learn.ranks import ALONE, Ranks
 from palus.nn.matmul import explain, slowness
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.game_statistics import GameTold
-from palus.rollout.rollout import FROZEN, Collected, Pace
+from palus.rollout.rollout import FROZEN, Collected, FinishedMatch, Pace
 from palus.run.misfits import known_game
 from palus.run.parts import Parts
 from palus.run.session import interruptible
@@ -77,8 +78,11 @@ class Run(Parts):
         """Learn from a rollout, advance the league, report."""
         for trainee in self.trainees:
             trainee.count(trainee.learner.steps_in(collected.steps_of(trainee.policy), self.spec.frameskip))
+        self.computing.postponed(partial(self._rate, collected.matches))
         if self.league.literal:  # what is due within a rollout has the weights that played it
             self._advance(collected)
+        if self.maker.beside:  # nobody else reads the league while matches are cast
+            self.computing.postponed.do()
         with self.collector.beside():
             for trainee in self.trainees:
                 self._learn(trainee, collected, before[trainee.policy])
@@ -91,12 +95,16 @@ class Run(Parts):
         self._teach(collected)
         self._tell()
 
-    def _advance(self, collected: Collected) -> None:
-        """Let the league rate, save and change what is due."""
-        self.league.rate(collected.matches)
-        self.book.rate(collected.matches)
+    def _rate(self, matches: Sequence[FinishedMatch]) -> None:
+        """Enter what came of matches."""
+        self.league.rate(matches)
+        self.book.rate(matches)
         if self.exchange is not None:
-            self.exchange.rate(collected.matches, self.league)
+            self.exchange.rate(matches, self.league)
+
+    def _advance(self, collected: Collected) -> None:
+        """Let the league save and change what is due, when all matches are rated."""
+        self.computing.postponed.do()
         self._publish(self.league.advance(self.steps, collected.ghost_steps, self.saving.save_snapshot))
         for trainee in (self.trainees[policy] for policy in self.league.resets):
             trainee.learner.take_over(self.maker.untrained(trainee.behavior, self.spec, trainee.name, trainee.policy))
@@ -110,6 +118,7 @@ class Run(Parts):
         learns = step < trainee.behavior.max_steps and pace.agent_steps > 0 and not trainee.plays_only
         with self.timers.block("_update_policy"):
             stats = trainee.learner.update(rollout, step) if learns else {}
+            self.computing.postponed.do()  # the last summary tells nothing of this rollout
             if learns:
                 trainee.learner.calibrate(rollout)
         self.learning_seconds += time.perf_counter() - begun
@@ -165,14 +174,21 @@ class Run(Parts):
         performance = {"Performance/Learning Share": share, **self.collector.performance()}
         performance |= {f"Environment/Lesson Number/{name}": float(n) for name, n in self.lessons.numbers.items()}
         is_due = any(self.report.is_due(number) for number in range(len(self.trainees)))
-        if is_due:
-            self.book.assess()
-        for number, trainee in enumerate(self.trainees):
-            elo, values = self.league.elo.get(trainee.policy), self._values(trainee) if is_due else {}
-            self.report.advance(number, self.wall_seconds, elo, performance | values, self._statistics(number))
+        elo, seconds = self.league.elo, self.wall_seconds
+        told = [(trainee.shown_step, self._statistics(number)) for number, trainee in enumerate(self.trainees)]
+
+        def summarize() -> None:
+            if is_due:
+                self.book.assess()
+            for number, (trainee, (step, statistics)) in enumerate(zip(self.trainees, told, strict=False)):
+                numbers = performance | (self._values(trainee) if is_due else {})
+                self.report.advance(number, step, seconds, elo.get(trainee.policy), numbers, statistics)
+
+        self.computing.postponed(summarize)
+        for trainee in self.trainees:
             self.saving.keep_best(trainee, self.report)
         if is_due and time.monotonic() - self.book_written > BOOK_SECONDS:
-            self._write_book()
+            self.computing.postponed(self._write_book)
         if self.exchange is not None:
             self.exchange.greet(self.steps)
         if not self.run.checkpoint_settings.inference and self.ranks.rank == 0:
@@ -192,6 +208,9 @@ class Run(Parts):
 
     def enter(self, results: Mapping[str, PairingSummary]) -> None:
         """Report what came of matches against fixed opponents, and enter it into the book."""
+        if not results:
+            return
+        self.computing.postponed.do()
         player = self.saving.exported[0].policy
         self.report.scores(self.step, {name: result.score for name, result in results.items()}, player)
         for name, result in results.items():
@@ -261,6 +280,7 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
         pressed, late = (any(said) for said in zip(*words, strict=True))
         if not (pressed or late):
             parts.save_if_due()
+    parts.computing.postponed.do()
     if inference:  # nothing was learned, and what is there stays
         name = parts.folder.behaviors[0]
         return TrainingResult(parts.folder.root / f"{name}.onnx", parts.step, parts.wall_seconds, False)

@@ -37,11 +37,13 @@ class Descent:
 
 
 class DeviceSteps:
-    """Gradient steps of one network. captures: as a graph, anew where a held shape has changed."""
+    """Gradient steps of one network. captures: as a graph, anew where a held shape has changed. idle: called when all
+    steps of an update are under way; the device is at work yet."""
 
     def __init__(self, network: Network, optimizer: Adam) -> None:
         self.network, self.optimizer, self.place = network, optimizer, network.place
         self.captures, self.held = self.place.captures, dict[str, Tensor]()
+        self.idle: Callable[[], None] = lambda: None
         self._shards = network.weights.shards(1)
         self._replay: Callable[[], None] | None = None
 
@@ -78,6 +80,7 @@ class DeviceSteps:
             self._step(objective)
             self.network.version += 1
             meanwhile(k)
+        self.idle()
         return dict(zip(tags, (self.held["totals"] / steps).tolist(), strict=True))
 
     def work(self, objective: Callable[[Held], Descent]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from palus.learn.ranks import Ranks
 from palus.nn.matmul import MatmulPath, choose, exact_setting, fastest_everywhere, keep_freed_memory
 from palus.nn.place import Placement
 from palus.rollout.plan import physical_cores, usable_cpus
+from palus.run.postponed import Postponed
 
 TORCH_THREADS = torch.get_num_threads()
 """For systems that do not tell which cores there are: as many as torch takes, of Apple's chips the fast ones."""
@@ -22,13 +23,14 @@ TORCH_THREADS = torch.get_num_threads()
 class Computing:
     """threads: of every rank, one stratum of a rollout for each. measured: paths that matmul was chosen from. int8:
     whether encoders of pictures may act in int8 (`Network.act_in_int8`); not those of several ranks, which would round
-    each in its own way."""
+    each in its own way. postponed: what is done while the device computes."""
 
     place: Placement
     threads: int
     matmul: MatmulPath
     measured: tuple[MatmulPath, ...]
     int8: bool
+    postponed: Postponed = field(default_factory=Postponed)
 
     @classmethod
     def begin(cls, run: RunFile, place: Placement, saved: Mapping[str, Any] | None, ranks: Ranks) -> Computing:
@@ -45,4 +47,5 @@ class Computing:
         matmul, measured = choose(path, place.device)
         exact = "medium" if all(own == "medium" for own in ranks.gather(exact_setting())) else "highest"
         matmul.activate(place.device, exact)
-        return cls(place, threads, matmul, tuple(measured), run.palus.acting == "auto" and ranks.size == 1)
+        int8, postponed = run.palus.acting == "auto" and ranks.size == 1, Postponed(waits=not place.compiled)
+        return cls(place, threads, matmul, tuple(measured), int8, postponed)

@@ -50,6 +50,7 @@ class LearnerMaker:
             behavior, spec.behavior(name), computing.matmul.dtype, self.seed + policy, computing.threads,
             trust=self.trust, place=computing.place, ranks=self.ranks,
         )  # fmt: skip
+        learner.device_steps.idle = computing.postponed.do
         if computing.int8:
             learner.network.act_in_int8()
         return learner

@@ -127,7 +127,7 @@ class Parts:
         guests = Guests.of(find_guests(run.palus.league.members, self.spec), computing.matmul.dtype, place, trust)
         self.league = League(self.spec, contenders, seed, settings=run.palus.league, members=guests.members)
         self.book = Book(self.league)
-        self.saving = Saving(run, self.spec, self.folder, self.trainees, trust)
+        self.saving = Saving(run, self.spec, self.folder, self.trainees, trust, computing.postponed)
         self.baselines = Baselines(run, self.spec, {t.kind: t.learner.network for t in self.saving.exported})
         acting = {t.policy: (t.kind, t.acting) for t in self.trainees}
         self.collector = make_collector(
@@ -195,6 +195,7 @@ class Parts:
     def _meet(self, name: str, seen: BehaviorSpec) -> str | None:
         """A behavior id speaks for the first time in mid-run: give its behavior the learners that it would have had
         from the start. Returns why it has none."""
+        self.computing.postponed.do()
         before = self.run, self.spec, self.populations
         self.run = self.run.completed([seen.name])
         self.spec = joined(self.spec, game_of(self.spec.env_id, {name: seen}))
@@ -284,6 +285,7 @@ class Parts:
         """Enter what the league has taken into the book, and tell of it."""
         self.book.follow()
         if self.exchange is not None:
+            self.computing.postponed.do()
             self.exchange.follow(self.league, lambda own, number: self.saving.path(self.trainees[own.parent], number))
 
     def _load_policy(self, policy: int) -> Network:
@@ -334,6 +336,7 @@ class Parts:
             return self._save(due)
 
     def _save(self, due: Collection[str] | None) -> Path:
+        self.computing.postponed.do()
         # The export refuses weights that diverged, so it comes before the checkpoint that it would replace.
         kept = list(self.run.behaviors) if due is None else due
         if came_apart(self.trainees, self.ranks):

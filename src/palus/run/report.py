@@ -136,6 +136,7 @@ class Report:
     def advance(
         self,
         number: int,
+        step: int,
         seconds: float,
         elo: float | None,
         performance: Mapping[str, float],
@@ -144,10 +145,10 @@ class Report:
         """After an update of learner `number`: show progress, write a summary for every multiple of summary_freq that
         passed, each of the episodes until then; an update's losses are in the last one.
 
-        performance: tag -> number, beside what its record says; statistics: for the last one alone.
+        step: that it had come to, as it is shown. performance: tag -> number, beside what its record says; statistics:
+        for the last one alone.
         """
-        line, step = self.lines[number], self.lines[number].trainee.shown_step
-        self._seconds = seconds
+        line, self._seconds = self.lines[number], seconds
         line.pace.append((time.perf_counter(), step))
         if self._progress is not None and line.task is not None:
             self._progress.update(line.task, completed=step, state=self._state(line, step, elo))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from palus.config import RunFile, dump_run
@@ -21,6 +22,7 @@ from palus.league.records import Publication
 from palus.nn.graph import game_facts
 from palus.nn.network import Network
 from palus.run.folder import RunFolder
+from palus.run.postponed import Postponed
 from palus.run.report import Report
 from palus.run.trainee import Trainee
 from palus.trust import Trust
@@ -34,26 +36,36 @@ class Saving:
     """Writes the files of a run. trainees: in the order of their policy ids."""
 
     def __init__(
-        self, run: RunFile, spec: GameSpec, folder: RunFolder, trainees: Sequence[Trainee], trust: Trust
+        self,
+        run: RunFile,
+        spec: GameSpec,
+        folder: RunFolder,
+        trainees: Sequence[Trainee],
+        trust: Trust,
+        postponed: Postponed,
     ) -> None:
         self.run, self.spec, self.folder, self.trainees, self.trust = run, spec, folder, trainees, trust
         self._newest: tuple[Path, PolicyFile] | None = None  # of the snapshots: the one that is loaded next
-        self._unforced: list[Path] = []
+        self._postponed, self._unwritten, self._unforced = postponed, dict[Path, PolicyFile](), list[Path]()
 
     def path(self, trainee: Trainee, snapshot: int) -> Path:
         """Where a snapshot of a learner lies."""
         return self.folder.of(trainee.name) / "snapshots" / f"snapshot-{snapshot:05d}.npz"
 
     def save_snapshot(self, contender: Contender, snapshot: int) -> None:
-        """Write a learner's present weights under the id of a snapshot, without waiting for the disk: no run goes on
-        from it before the next checkpoint (`force_snapshots`). Raises StorageError."""
+        """Write a learner's present weights under the id of a snapshot, by and by and without waiting for the disk: no
+        run goes on from it before the next checkpoint (`force_snapshots`). Raises StorageError."""
         trainee = self.trainees[contender.policy]
         for other in self.trainees:  # a kill may have left one of this number, maybe of another behavior
             self.path(other, snapshot).unlink(missing_ok=True)
         path, file = self.folder.own(self.path(trainee, snapshot)), trainee.policy_file(self.spec, snapshot)
-        write_policy(path, file, forced=False)
+        self._newest, self._unwritten[path] = (path, file), file
+        self._postponed(partial(self._write, path))
+
+    def _write(self, path: Path) -> None:
+        write_policy(path, self._unwritten[path], forced=False)
         self._unforced.append(path)
-        self._newest = path, file
+        del self._unwritten[path]
 
     def force_snapshots(self) -> None:
         """Have all snapshots on disk, for a checkpoint that needs them. Raises StorageError."""
@@ -65,7 +77,7 @@ class Saving:
         """The file of a snapshot. Raises CheckpointError when it is gone."""
         paths = [self.path(trainee, snapshot) for trainee in self.trainees]
         for path in paths:
-            if path.exists():
+            if path in self._unwritten or path.exists():
                 return path
         raise CheckpointError(f"{paths[-1]}: no such snapshot; was the run folder copied without `snapshots/`?")
 
@@ -73,7 +85,8 @@ class Saving:
         """The network of a file, in the number format and on the device of the run. Raises CheckpointError when it is
         gone."""
         newest, own = self._newest, self.trainees[0].learner.network
-        file = newest[1] if newest is not None and newest[0] == path else read_policy(path)
+        file = newest[1] if newest is not None and newest[0] == path else self._unwritten.get(path)
+        file = file or read_policy(path)
         return Network.acting(
             file.spec, file.settings, file.arrays, own.weights.work.dtype, trust=self.trust, place=own.place
         )
