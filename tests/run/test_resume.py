@@ -235,6 +235,7 @@ def test_a_terminal_that_closes_costs_nothing(tmp_path):
     checkpoint = tmp_path / "debug" / "SoccerTwos" / "checkpoint.pt"
     process, terminal = pty.fork()
     if not process:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup would be heeded
         os.execv(sys.executable, training_command(tmp_path))
     until = time.monotonic() + 90
     while not checkpoint.exists() and time.monotonic() < until:
