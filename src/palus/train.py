@@ -78,7 +78,9 @@ class Run(Parts):
         """Learn from a rollout, advance the league, report."""
         for trainee in self.trainees:
             trainee.count(trainee.learner.steps_in(collected.steps_of(trainee.policy), self.spec.frameskip))
-        self.computing.postponed(partial(self._rate, collected.matches))
+        rated_late = self.maker.beside and not self.league.literal  # opponents are drawn meanwhile, as they stand now
+        if not rated_late:
+            self.computing.postponed(partial(self._rate, collected.matches))
         if self.league.literal:  # what is due within a rollout has the weights that played it
             self._advance(collected)
         if self.maker.beside:  # nobody else reads the league while matches are cast
@@ -87,6 +89,8 @@ class Run(Parts):
             for trainee in self.trainees:
                 self._learn(trainee, collected, before[trainee.policy])
         self.collector.release()
+        if rated_late:
+            self._rate(collected.matches)
         if not self.league.literal:
             self._advance(collected)
         for snapshot in self.league.forgotten(self.in_play):
@@ -174,7 +178,7 @@ class Run(Parts):
         performance = {"Performance/Learning Share": share, **self.collector.performance()}
         performance |= {f"Environment/Lesson Number/{name}": float(n) for name, n in self.lessons.numbers.items()}
         is_due = any(self.report.is_due(number) for number in range(len(self.trainees)))
-        elo, seconds = self.league.elo, self.wall_seconds
+        elo, seconds, now = self.league.elo, self.wall_seconds, time.perf_counter()
         told = [(trainee.shown_step, self._statistics(number)) for number, trainee in enumerate(self.trainees)]
 
         def summarize() -> None:
@@ -182,13 +186,13 @@ class Run(Parts):
                 self.book.assess()
             for number, (trainee, (step, statistics)) in enumerate(zip(self.trainees, told, strict=False)):
                 numbers = performance | (self._values(trainee) if is_due else {})
-                self.report.advance(number, step, seconds, elo.get(trainee.policy), numbers, statistics)
+                self.report.advance(number, step, seconds, elo.get(trainee.policy), numbers, statistics, now)
 
         self.computing.postponed(summarize)
         for trainee in self.trainees:
             self.saving.keep_best(trainee, self.report)
         if is_due and time.monotonic() - self.book_written > BOOK_SECONDS:
-            self.computing.postponed(self._write_book)
+            self.computing.postponed(partial(self._write_book, self.steps))
         if self.exchange is not None:
             self.exchange.greet(self.steps)
         if not self.run.checkpoint_settings.inference and self.ranks.rank == 0:
@@ -280,7 +284,6 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
         pressed, late = (any(said) for said in zip(*words, strict=True))
         if not (pressed or late):
             parts.save_if_due()
-    parts.computing.postponed.do()
     if inference:  # nothing was learned, and what is there stays
         name = parts.folder.behaviors[0]
         return TrainingResult(parts.folder.root / f"{name}.onnx", parts.step, parts.wall_seconds, False)

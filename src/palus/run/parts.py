@@ -139,7 +139,9 @@ class Parts:
         )  # fmt: skip
         self.timers = Timers()
         note = None if self.exchange is None else self.exchange.note
-        self.report = Report(run, self.trainees, self.folder, self.timers, log=log, note=note)
+        self.report = Report(
+            run, self.trainees, self.folder, self.timers, log=log, note=note, postponed=computing.postponed
+        )
         self.lessons = Lessons(run)
         self.opening: list[str] = []  # where the weights come from, in ML-Agents' words
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
@@ -321,11 +323,11 @@ class Parts:
         for policy, own in self._numbers.items() if self.spec.shaping else ():
             self.collector.shape_rewards(policy, shaping_of(own))
 
-    def _write_book(self) -> None:
-        """For readers, so that it goes wrong costs no training."""
+    def _write_book(self, steps: Mapping[int, int]) -> None:
+        """For readers, so that it goes wrong costs no training. steps: trainer steps by policy id."""
         self.book_written = time.monotonic()
         try:
-            self.saving.write_book(self.book, self.steps)
+            self.saving.write_book(self.book, steps)
         except StorageError as error:
             self.report.warn(f"{error} Training goes on; the next summary tries again.")
 
@@ -352,7 +354,7 @@ class Parts:
             self.saving.prune(self.league, self.league.needed(in_play))
             return self.folder.root
         self.folder.save(state)
-        self._write_book()
+        self._write_book(self.steps)
         unsent = set() if self.exchange is None else self.exchange.unsent
         self.saving.prune(self.league, self.league.needed(in_play) | unsent)
         self.saving.write_policies(self.league, self._numbers)

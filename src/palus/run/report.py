@@ -7,6 +7,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from palus.errors import StorageError
 from palus.progress import PROGRESS, ProgressWriter, finite
 from palus.rollout.game_statistics import GameTold
 from palus.run.folder import RunFolder
+from palus.run.postponed import Postponed
 from palus.run.timers import Timers
 from palus.run.trainee import PolicyRecord, Trainee
 from palus.terminal import Terminal
@@ -61,11 +63,12 @@ class Report:
         console: Console | None = None,
         log: Callable[[str, str], None] | None = None,
         note: Callable[[Mapping[str, Any]], None] | None = None,
+        postponed: Postponed | None = None,
     ) -> None:
         """log: takes level and text of every line in place of the console, which then shows no progress either. note:
-        takes what goes to the progress file, too."""
+        takes what goes to the progress file, too. postponed: what is done before the report ends, however it does."""
         self.run, self.lines, self.folder = run, [_Line(trainee) for trainee in trainees], folder
-        self._timers = timers
+        self._timers, self._postponed = timers, postponed or Postponed()
         self.console, self._tell, self._also = console or Terminal(stderr=True), log, note
         self.last_scores: dict[str, float] = {}
         self._log, self._log_failed = ProgressWriter(folder.root / PROGRESS), False
@@ -119,6 +122,8 @@ class Report:
         )
 
     def __exit__(self, *_: object) -> None:
+        with suppress(StorageError):
+            self._postponed.do()
         trainees = [line.trainee for line in self.lines]
         finished = all(trainee.step >= trainee.behavior.max_steps for trainee in trainees)
         self._note(kind="end", step=min(t.step for t in trainees), seconds=self._seconds, finished=finished)
@@ -141,15 +146,16 @@ class Report:
         elo: float | None,
         performance: Mapping[str, float],
         statistics: GameTold = GameTold(),  # noqa: B008 - it cannot be changed
+        now: float | None = None,
     ) -> None:
         """After an update of learner `number`: show progress, write a summary for every multiple of summary_freq that
         passed, each of the episodes until then; an update's losses are in the last one.
 
-        step: that it had come to, as it is shown. performance: tag -> number, beside what its record says; statistics:
-        for the last one alone.
+        step: that it had come to, as it is shown; now: when it had, by `time.perf_counter`. performance: tag -> number,
+        beside what its record says; statistics: for the last one alone.
         """
         line, self._seconds = self.lines[number], seconds
-        line.pace.append((time.perf_counter(), step))
+        line.pace.append((time.perf_counter() if now is None else now, step))
         if self._progress is not None and line.task is not None:
             self._progress.update(line.task, completed=step, state=self._state(line, step, elo))
         record, freq = line.trainee.record, line.trainee.behavior.summary_freq

@@ -69,6 +69,8 @@ class Saving:
 
     def force_snapshots(self) -> None:
         """Have all snapshots on disk, for a checkpoint that needs them. Raises StorageError."""
+        for path in [*self._unwritten]:  # failed when it was its turn
+            self._write(path)
         for path in self._unforced:
             force(path)
         self._unforced.clear()
