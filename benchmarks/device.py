@@ -6,8 +6,7 @@
 
 The third bar, a team of `soccertwos-strong` within three minutes at its strength, is the recipe of strength:
 
-    python benchmarks/strength.py train --results results/device --seeds 4 5 --minutes 3 \\
-        --set torch_settings.device=cuda palus.num_matches=408
+    python benchmarks/strength.py train --results results/device --seeds 4 5 --minutes 3 --set torch_settings.device=cuda
     python benchmarks/strength.py table --results results/device --name strength-device --models FOLDER --pairs 200
 
 Stock runs play against a full window of snapshots; whole cycles count, in wall time, but for those of the first
