@@ -78,8 +78,7 @@ class Run(Parts):
         """Learn from a rollout, advance the league, report."""
         for trainee in self.trainees:
             trainee.count(trainee.learner.steps_in(collected.steps_of(trainee.policy), self.spec.frameskip))
-        rated_late = self.maker.beside and not self.league.literal  # opponents are drawn meanwhile, as they stand now
-        if not rated_late:
+        if not self.maker.beside:  # else opponents are drawn while it learns, as they stand before
             self.computing.postponed(partial(self._rate, collected.matches))
         if self.league.literal:  # what is due within a rollout has the weights that played it
             self._advance(collected)
@@ -89,8 +88,6 @@ class Run(Parts):
             for trainee in self.trainees:
                 self._learn(trainee, collected, before[trainee.policy])
         self.collector.release()
-        if rated_late:
-            self._rate(collected.matches)
         if not self.league.literal:
             self._advance(collected)
         for snapshot in self.league.forgotten(self.in_play):
@@ -109,6 +106,8 @@ class Run(Parts):
     def _advance(self, collected: Collected) -> None:
         """Let the league save and change what is due, when all matches are rated."""
         self.computing.postponed.do()
+        if self.maker.beside:
+            self._rate(collected.matches)
         self._publish(self.league.advance(self.steps, collected.ghost_steps, self.saving.save_snapshot))
         for trainee in (self.trainees[policy] for policy in self.league.resets):
             trainee.learner.take_over(self.maker.untrained(trainee.behavior, self.spec, trainee.name, trainee.policy))
@@ -179,14 +178,14 @@ class Run(Parts):
         performance |= {f"Environment/Lesson Number/{name}": float(n) for name, n in self.lessons.numbers.items()}
         is_due = any(self.report.is_due(number) for number in range(len(self.trainees)))
         elo, seconds, now = self.league.elo, self.wall_seconds, time.perf_counter()
-        told = [(trainee.shown_step, self._statistics(number)) for number, trainee in enumerate(self.trainees)]
+        told = [(own, own.shown_step, self._statistics(number)) for number, own in enumerate(self.trainees)]
 
         def summarize() -> None:
             if is_due:
                 self.book.assess()
-            for number, (trainee, (step, statistics)) in enumerate(zip(self.trainees, told, strict=False)):
-                numbers = performance | (self._values(trainee) if is_due else {})
-                self.report.advance(number, step, seconds, elo.get(trainee.policy), numbers, statistics, now)
+            for number, (own, step, statistics) in enumerate(told):
+                numbers = performance | (self._values(own) if is_due else {})
+                self.report.advance(number, step, seconds, now, elo.get(own.policy), numbers, statistics)
 
         self.computing.postponed(summarize)
         for trainee in self.trainees:
@@ -212,9 +211,8 @@ class Run(Parts):
 
     def enter(self, results: Mapping[str, PairingSummary]) -> None:
         """Report what came of matches against fixed opponents, and enter it into the book."""
-        if not results:
-            return
-        self.computing.postponed.do()
+        if results:  # they stand behind the summary
+            self.computing.postponed.do()
         player = self.saving.exported[0].policy
         self.report.scores(self.step, {name: result.score for name, result in results.items()}, player)
         for name, result in results.items():

@@ -35,7 +35,7 @@ class Told:
     def add(self, step, seconds, episodes, stats, entropy, elo):
         self.record.add(episodes, stats, entropy)
         self.trainee.step = step
-        self.report.advance(0, step, seconds, elo, {})
+        self.report.advance(0, step, seconds, seconds, elo, {})
 
     def lines(self):
         return self.text.getvalue().splitlines()
@@ -127,7 +127,7 @@ def test_an_update_that_passes_several_multiples_has_a_summary_for_each_with_wha
     told.trainee.step = 20_480
     told.record.add([episode(r, 0) for r in (1, 2, 3, 4)], stats(), 3.0, [100, 4000, 4001, 20_400])
     with told.report:
-        told.report.advance(0, told.trainee.step, 1.0, None, {})
+        told.report.advance(0, told.trainee.step, 1.0, 1.0, None, {})
         assert told.record.mean_reward == 3.0  # of the latest summary that had any
         told.add(24_000, 2.0, [episode(7, 0)], stats(policy_loss=0.5), 3.0, None)
     rewards = {at: told.values(at).get("Environment/Cumulative Reward") for at in range(4000, 24_001, 4000)}

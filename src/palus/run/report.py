@@ -143,10 +143,10 @@ class Report:
         number: int,
         step: int,
         seconds: float,
+        now: float,
         elo: float | None,
         performance: Mapping[str, float],
         statistics: GameTold = GameTold(),  # noqa: B008 - it cannot be changed
-        now: float | None = None,
     ) -> None:
         """After an update of learner `number`: show progress, write a summary for every multiple of summary_freq that
         passed, each of the episodes until then; an update's losses are in the last one.
@@ -155,7 +155,7 @@ class Report:
         beside what its record says; statistics: for the last one alone.
         """
         line, self._seconds = self.lines[number], seconds
-        line.pace.append((time.perf_counter() if now is None else now, step))
+        line.pace.append((now, step))
         if self._progress is not None and line.task is not None:
             self._progress.update(line.task, completed=step, state=self._state(line, step, elo))
         record, freq = line.trainee.record, line.trainee.behavior.summary_freq
