@@ -19,6 +19,7 @@ from palus.errors import ModelError
 from palus.nn.bfloat16 import kernel_view
 from palus.nn.graph import Graph
 from palus.nn.parameters import Init, kaiming
+from palus.nn.swish import swish, takes
 from palus.types import F32, AnyArray
 
 LEAKY_SLOPE = 0.01
@@ -176,8 +177,11 @@ class MaxPool(nn.MaxPool2d):
 class Activate(nn.Module):
     """swish (x * sigmoid(x)), elu, relu, leaky_relu or tanh.
 
-    In place it spares a pass over memory, where what it overwrites is read by nothing else.
+    In place it spares a pass over memory, where what it overwrites is read by nothing else. compiled: by kernels of
+    Numba's where there is one (`palus.nn.place.Placement`).
     """
+
+    compiled = True
 
     def __init__(self, kind: str, inplace: bool = True) -> None:
         super().__init__()
@@ -185,6 +189,8 @@ class Activate(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.kind == "swish":
+            if self.compiled and takes(x):
+                return swish(x, self.inplace)
             return F.silu(x, self.inplace and not torch.is_grad_enabled())  # its gradient reads the input
         if self.kind == "elu":
             return elu(x) if self.inplace else F.elu(x)

@@ -96,7 +96,7 @@ class Network(nn.Module):
         self.inputs = Preprocessor(spec.observations, settings, joined, dtype, place)
         self.scalers = self.inputs.scalers
         for module in self.modules() if not place.compiled else ():
-            if isinstance(module, SelfAttention | SparseLinear):
+            if isinstance(module, SelfAttention | SparseLinear | Activate):
                 module.compiled = False
         self._acts, self._checked = Captured(self._acted, place), False
         self.returns: RunningMoments | None = None
