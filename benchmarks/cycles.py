@@ -27,6 +27,7 @@ import palus
 from palus.config import RunFile, load_run
 from palus.config.trainer import OnPolicyHyperparameters
 from palus.envs import make
+from palus.envs.protocol import room_for
 from palus.learn import ALGORITHMS
 from palus.learn.learner import Learner
 from palus.learn.poca import POCA
@@ -36,6 +37,7 @@ from palus.rollout.collector import InProcessCollector
 from palus.rollout.rollout import Rollout
 from palus.run.trainee import Trainee
 from palus.train import Run
+from palus.types import RAY_DISTANCES, RAY_TAGS
 
 BEHAVIOR = "SoccerTwos"
 PRESETS = {"ppo": "soccertwos-ppo", "poca": "soccertwos"}
@@ -198,10 +200,13 @@ def gradient_error(trainer: str, path: MatmulPath) -> float:
 
 
 def gradient(learner: Learner) -> torch.Tensor:
-    """d(sum of weighted outputs) / d(parameters) of actor and critic, random inputs and weights of the outputs."""
+    """d(sum of weighted outputs) / d(parameters) of actor and critic, random rays and weights of the outputs."""
     random = np.random.default_rng(SEED)
     network, rows = learner.network, 2 * CHECKED_GROUP_STEPS
-    seen = {o.name: random.standard_normal((rows, *o.shape), np.float32) for o in network.spec.observations}
+    seen = room_for(network.spec, rows, rays=True)
+    for o in network.spec.observations:
+        seen[o.name + RAY_TAGS][:] = random.integers(0, o.size // o.rays, (rows, o.rays))
+        seen[o.name + RAY_DISTANCES][:] = random.random((rows, o.rays), np.float32)
     inputs = network.inputs(seen, np.arange(rows))
     logits, values, _ = network(inputs, torch.empty(rows, 0), torch.ones(1, rows))
     outputs = [logits]

@@ -42,7 +42,8 @@ class ObservationSpec:
     shape: (size,) a vector; (entities, size) a list of up to so many vectors, absent ones all zero; (channels, height,
     width) an image, uint8 until the network reads it. normalize: whether a network that normalises may. goal: it says
     what is to be done, not how things are (`network_settings.goal_conditioning_type`). sparse: two thirds of a vector
-    and more are zeros, as with rays and one-hot numbers; networks are faster then, and policies fit either way.
+    and more are zeros, as with rays and one-hot numbers; rays: as how many rays it may be written in compact form
+    (`RAY_TAGS`), where it is nothing else. Networks are faster then, and policies fit either way.
     Raises ValueError on a shape or a type that no encoder takes.
     """
 
@@ -52,6 +53,7 @@ class ObservationSpec:
     normalize: bool = True
     goal: bool = False
     sparse: bool = field(default=False, compare=False)
+    rays: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         if len(self.shape) not in (1, 2, 3) or min(self.shape, default=0) < 1:

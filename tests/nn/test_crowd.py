@@ -13,11 +13,12 @@ from places import HERE
 from toys import Forbidden, Remember, behavior_of
 
 from palus.envs import make
+from palus.envs.protocol import room_for
 from palus.nn.captured import BUSY, KEPT, PAYS, Captured
 from palus.nn.crowd import PARTS, ROW_OF, Crowd, act_in_step
 from palus.nn.network import Network
 from palus.nn.place import CPU
-from palus.types import RAY_DISTANCES, RAY_TAGS, Continuous, Discrete
+from palus.types import Continuous, Discrete
 
 SETTINGS = behavior_of("ppo", "network_settings.hidden_units=24").network_settings
 NUMBERS = Remember(Discrete(3), Continuous(2), Discrete(2)).spec
@@ -74,10 +75,7 @@ def test_a_crowd_reads_rays_in_compact_form():
     game.reset(np.arange(4))
     rows, count = np.arange(16, dtype=np.int32).reshape(4, 4), 16
     whole = {o.name: np.zeros((count, *o.shape), np.float32) for o in spec.observations}
-    compact = {}
-    for name, rays in game.rays[spec.name].items():
-        compact |= {name + RAY_TAGS: np.zeros((count, rays), np.uint8)}
-        compact |= {name + RAY_DISTANCES: np.zeros((count, rays), np.float32)}
+    compact = room_for(spec, count, rays=True)
     game.observe(spec.name, rows, whole)
     game.observe(spec.name, rows, compact)
     several, blocks = [network(seed, spec) for seed in (1, 2)], [slice(0, 9), slice(9, 16)]

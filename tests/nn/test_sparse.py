@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
@@ -11,15 +12,17 @@ from torch import Tensor
 
 from palus.config.network import Memory, NetworkSettings
 from palus.envs import make
+from palus.envs.protocol import room_for
 from palus.learn.adam import Adam
 from palus.nn.attention import AttentionCritic
-from palus.nn.encoders import reader_of
+from palus.nn.crowd import act_in_step
+from palus.nn.encoders import VECTORS, reader_of
 from palus.nn.layers import Linear
 from palus.nn.network import Network
 from palus.nn.parameters import FlatParameters
 from palus.nn.place import Placement
 from palus.nn.sparse import BLOCK, TILE, SparseLinear, SparseRows
-from palus.types import BehaviorSpec, ObservationSpec
+from palus.types import AnyArray, BehaviorSpec, ObservationSpec
 
 SOCCER = make("SoccerTwos", 1).spec.behaviors[0]
 
@@ -114,6 +117,96 @@ def test_what_the_kernel_is_not_for_is_computed_densely() -> None:
     assert torch.equal(low(x.bfloat16()), F.linear(x.bfloat16(), low.weight, low.bias))
 
 
+def compact_and_whole(rows: int, rays: int, each: int, more: int) -> tuple[Tensor, Tensor, list[int]]:
+    """Rows of rays, every fifth without a tag, and of more numbers behind them in both forms; where distances are."""
+    random = np.random.default_rng(3)
+    tags, distances = random.integers(0, each - 1, (rows, rays)), random.random((rows, rays), np.float32)
+    whole, behind = np.zeros((rows, rays, each), np.float32), random.random((rows, more), np.float32)
+    np.put_along_axis(whole, tags[..., None], 1.0, 2)
+    places = (tags + each * np.arange(rays)).astype(np.float32)
+    none = random.random((rows, rays)) < 0.2
+    whole[none], places[none], distances[none] = 0.0, -1.0, 0.0
+    whole[:, :, -1] = distances
+    whole = np.concatenate([whole.reshape(rows, -1), behind], 1)
+    compact = np.concatenate([places, distances, behind], 1)
+    return torch.from_numpy(compact), torch.from_numpy(whole), [each * k + each - 1 for k in range(rays)]
+
+
+@pytest.mark.parametrize("rows", [1, 2 * BLOCK + 3])
+@pytest.mark.parametrize(("rays", "more"), [(4, 0), (3, 5)])
+def test_rays_in_compact_form_give_what_their_whole_rows_give(rows: int, rays: int, more: int) -> None:
+    compact, whole, distances = compact_and_whole(rows, rays, 5, more)
+    torch.manual_seed(0)
+    skips = SparseLinear(whole.shape[1], 2 * TILE, distances=distances)
+    skips.pack()
+    slope = torch.randn(rows, 2 * TILE, generator=torch.Generator().manual_seed(2))
+    y, expected = skips(compact), F.linear(whole, skips.weight, skips.bias)
+    torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-5)
+    with torch.no_grad():
+        assert torch.equal(skips(compact), y)
+    found, wanted = (torch.autograd.grad(out, [skips.weight, skips.bias], slope) for out in (y, expected))
+    for own, truth in zip(found, wanted, strict=True):
+        torch.testing.assert_close(own, truth, rtol=1e-4, atol=1e-4)
+    skips.weight.data += 1.0
+    skips.pack()
+    torch.testing.assert_close(skips(compact), skips(whole), rtol=1e-5, atol=1e-5)
+
+
+def seen_by(count: int) -> tuple[dict[str, AnyArray], dict[str, AnyArray]]:
+    """What agents of SoccerTwos see some decisions after the start: in compact form, and whole."""
+    game = make("SoccerTwos", count // 4)
+    game.reset(np.arange(count // 4))
+    for _ in range(9):
+        game.step([np.full((count // 4, 4, 3), 1.0, np.float32)])
+    rows = np.arange(count, dtype=np.int32).reshape(-1, 4)
+    rooms = room_for(SOCCER, count, rays=True), room_for(SOCCER, count)
+    for room in rooms:
+        game.observe("SoccerTwos", rows, room)
+    return rooms
+
+
+@pytest.mark.parametrize(
+    ("changes", "takes"),
+    [
+        ({}, True),
+        ({"memory": Memory()}, True),
+        ({"num_layers": 0}, False),
+        ({"hidden_units": TILE + 4}, False),
+        ({"normalize": True}, False),
+        ({"encoding": "apart"}, False),
+    ],
+)
+@pytest.mark.parametrize("critic", ["separate", AttentionCritic])
+def test_networks_say_the_same_of_rays_in_both_forms(changes: dict[str, object], takes: bool, critic: object) -> None:
+    settings = NetworkSettings(hidden_units=2 * TILE).model_copy(update=changes)
+    network = Network(SOCCER, settings, torch.Generator().manual_seed(1), critic=critic)  # type: ignore[arg-type]
+    assert network.takes_rays is takes
+    states, answers = torch.zeros(1, network.state_size).expand(40, -1), []
+    for form in seen_by(48):
+        inputs = network.inputs(form, np.arange(4, 44))
+        if settings.encoding != "apart":
+            assert inputs[VECTORS].shape[1] == (84 if takes and "obs_0" not in form else 336)
+        answer = [network(inputs, states, torch.ones(1, 40))[0]]
+        if critic is AttentionCritic:
+            acted = torch.ones(20, 2, 3)
+            answer += network.critic(inputs, acted, torch.ones(20, 2, dtype=torch.bool)) if not settings.memory else []
+        else:
+            answer.append(network(inputs, states, torch.ones(1, 40))[1])
+        answers.append(answer)
+    for compact, whole in zip(*answers, strict=True):
+        torch.testing.assert_close(compact, whole, rtol=1e-5, atol=1e-5)
+
+
+def test_who_acts_beside_others_acts_on_rays_as_alone() -> None:
+    settings, (rays, _) = NetworkSettings(hidden_units=2 * TILE), seen_by(300)
+    networks = [Network(SOCCER, settings, torch.Generator().manual_seed(k), critic="separate") for k in range(3)]
+    blocks = [slice(0, 5), slice(5, 90), slice(100, 300)]
+    found = act_in_step(networks, blocks, rays)
+    for network, block in zip(networks, blocks, strict=True):
+        own = {name: torch.from_numpy(x[block]) for name, x in rays.items()}
+        assert torch.equal(network.act(own, torch.zeros(block.stop - block.start, 0))[0], found[block])
+
+
 def readers(network: Network) -> list[type]:
     """The kinds of all layers that read observations."""
     sizes = {SOCCER.observation_size, SOCCER.observation_size + 9}
@@ -129,6 +222,7 @@ def test_what_reads_the_rays_of_soccer_skips_their_zeros() -> None:
     normalizing = settings.model_copy(update={"normalize": True})
     assert readers(Network(SOCCER, normalizing, generator, critic=AttentionCritic)) == [Linear] * 3
     elsewhere = Network(SOCCER, settings, generator, place=Placement(torch.device("cpu"), compiled=False))
+    assert not elsewhere.takes_rays and not Network(SOCCER, settings, generator, torch.bfloat16).takes_rays
     assert [m.compiled for m in elsewhere.modules() if isinstance(m, SparseLinear)] == [False]
 
 

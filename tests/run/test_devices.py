@@ -125,6 +125,25 @@ def test_rays_travel_in_compact_form_and_mean_the_same(tmp_path, monkeypatch):
     assert torch.equal(*found)
 
 
+@pytest.mark.parametrize("trainer", ["ppo", "poca"])
+def test_the_cpu_learns_from_rays_in_compact_form_what_it_learns_from_whole_ones(tmp_path, monkeypatch, trainer):
+    weights, seen = [], []
+    settings = [f"behaviors.SoccerTwos.{setting}" for setting in (f"trainer_type={trainer}", *SETTINGS[1:])]
+    for number in range(2):
+        if number:
+            monkeypatch.setattr("palus.learn.learner.Learner.takes_rays", property(lambda learner: False))
+        run = load_run("debug", [*FAST, *settings, f"checkpoint_settings.results_dir={tmp_path / str(number)}"])
+        parts = Run(run)
+        with parts.report:
+            parts.iterate()
+            parts.iterate()
+        weights.append(parts.trainees[0].learner.network.weights.master.clone())
+        seen.append(sorted(parts.collector.collect().rollouts[0].observations))
+        parts.close()
+    assert seen == [[f"obs_{k} {part}" for k in (0, 1) for part in ("distances", "tags")], ["obs_0", "obs_1"]]
+    assert float((weights[0] - weights[1]).norm() / weights[1].norm()) < 1e-3
+
+
 @pytest.mark.parametrize(("deterministic", "draw"), [("false", sample_side_by_side), ("true", likeliest)])
 def test_actions_are_drawn_by_threads_that_spin_unless_nothing_is_drawn(tmp_path, monkeypatch, deterministic, draw):
     elsewhere(monkeypatch)
@@ -144,7 +163,7 @@ def test_opponents_that_act_together_do_what_they_do_alone(monkeypatch):
     other = file.network_settings.model_copy(update={"hidden_units": 16})
     met = [0, *(FROZEN + k for k in (0, 1, 1, 2, 3, 3, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0, 2, 4))]
 
-    def played(place):
+    def played(place, rays):
         def network(number):
             settings = other if number == FROZEN + 10 else file.network_settings
             return Network(spec, settings, torch.Generator().manual_seed(number), critic="none", place=place)
@@ -154,7 +173,7 @@ def test_opponents_that_act_together_do_what_they_do_alone(monkeypatch):
             return tuple(Seat(0, True) if agent.team == 0 else Seat(meets, False) for agent in source.spec.agents)
 
         env = source.batch(56, 4, spinning=not place.compiled)
-        room = partial(room_for, rays=None if place.compiled else env.rays, zeros=place.zeros)
+        room = partial(room_for, rays=rays, zeros=place.zeros)
         learners = {0: (spec.name, network(0))}
         collector = InProcessCollector(env, learners, seats, 8, 3, {0: 2}, network, 2, room=room, place=place)
         try:
@@ -163,7 +182,8 @@ def test_opponents_that_act_together_do_what_they_do_alone(monkeypatch):
         finally:
             collector.close()
 
-    (numbers, state), (expected, wanted) = played(HERE), played(CPU)
-    np.testing.assert_allclose(numbers, expected, atol=1e-4)
-    for name, array in wanted.items():
-        np.testing.assert_array_equal(state[name], array, err_msg=name)
+    expected, wanted = played(CPU, rays=False)
+    for numbers, state in (played(HERE, rays=True), played(CPU, rays=True)):
+        np.testing.assert_allclose(numbers, expected, atol=1e-4)
+        for name, array in wanted.items():
+            np.testing.assert_array_equal(state[name], array, err_msg=name)

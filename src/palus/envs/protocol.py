@@ -34,7 +34,8 @@ class MultiAgentEnv(Protocol):
         """Write each current observation of agent (n, p) to `out[name][rows[n, p]]`, other rows stay as they are.
 
         rows: [N, P_b] for the P_b agents of the behavior (`spec.agents_of`); -1 skips an agent. out: as `room_for`
-        makes it; `out[MASKS]`, where the behavior's actions are masked, tells what may be chosen now.
+        makes it, rays in the form that is there; `out[MASKS]`, where the behavior's actions are masked, tells what may
+        be chosen now.
         """
 
     def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
@@ -64,33 +65,22 @@ class MultiAgentEnv(Protocol):
         """Free everything; calling it twice does no harm."""
 
 
-Rays = Mapping[str, Mapping[str, int]]
-"""Behavior -> observation -> rays, of observations that are nothing but rays."""
-
-
-def rays_of(env: MultiAgentEnv) -> Rays:
-    """What the game also writes in compact form (`palus.types.RAY_TAGS`), where `out` has that: a game that can says so
-    by an attribute `rays`."""
-    found: Rays = getattr(env, "rays", {})
-    return found
-
-
 def room_for(
     behavior: BehaviorSpec,
     *shape: int,
     masks: bool = True,
-    rays: Rays | None = None,
+    rays: bool = False,
     zeros: Callable[[tuple[int, ...], str | type], AnyArray] = np.zeros,
 ) -> dict[str, AnyArray]:
     """Zeroed arrays [*shape, ...] for every observation of a behavior, and for its masks where it has any.
 
-    rays: of the game, to have these observations in compact form. zeros: makes an array of a shape and a type.
+    rays: in compact form. zeros: makes an array of a shape and a type.
     """
-    compact, room = (rays or {}).get(behavior.name, {}), dict[str, AnyArray]()
+    room = dict[str, AnyArray]()
     for o in behavior.observations:
-        if o.name in compact:
-            room[o.name + RAY_TAGS] = zeros((*shape, compact[o.name]), np.uint8)
-            room[o.name + RAY_DISTANCES] = zeros((*shape, compact[o.name]), np.float32)
+        if rays and o.rays:
+            room[o.name + RAY_TAGS] = zeros((*shape, o.rays), np.uint8)
+            room[o.name + RAY_DISTANCES] = zeros((*shape, o.rays), np.float32)
         else:
             room[o.name] = zeros((*shape, *o.shape), o.dtype)
     if masks and behavior.actions.masked:

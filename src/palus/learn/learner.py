@@ -184,9 +184,10 @@ class Learner:
 
     @property
     def takes_rays(self) -> bool:
-        """Whether rollouts may hold rays in compact form: its network takes them, and nobody on the CPU reads them."""
+        """Whether rollouts may hold rays in compact form: its network takes them, and nobody else reads them."""
         statistics = any(scaler.moments is not None for scaler in self.network.scalers.values())
-        return not (self.place.compiled or statistics or self.learned_signals)
+        takes = self.network.takes_rays or not self.place.compiled
+        return takes and not (statistics or self.learned_signals)
 
     def estimate(
         self, observations: Mapping[str, Rows], states: F32, pieces: Sequence[slice | I64] | None = None

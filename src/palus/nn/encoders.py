@@ -11,6 +11,7 @@ see examples/own_encoder.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -246,11 +247,21 @@ def normalizes(observation: ObservationSpec, settings: NetworkSettings) -> bool:
     return wanted and observation.normalize and (observation.is_image or observation.is_vector)
 
 
-def reader_of(observations: Sequence[ObservationSpec], settings: NetworkSettings) -> type[Linear]:
-    """The layer that reads these side by side."""
+def reader_of(observations: Sequence[ObservationSpec], settings: NetworkSettings) -> Callable[..., Linear]:
+    """Makes the layer that reads these side by side."""
     zeros = sum(o.size for o in observations if o.sparse and o.is_vector and not normalizes(o, settings))
     read = sum(o.size if o.is_vector else np.inf for o in observations)  # what is encoded first has no zeros
-    return SparseLinear if zeros >= FEWEST_ZEROS * read and read >= FEWEST_NUMBERS else Linear
+    if zeros < FEWEST_ZEROS * read or read < FEWEST_NUMBERS:
+        return Linear
+    if not all(o.rays for o in observations):
+        return SparseLinear
+    each, ends = [o.size // o.rays for o in observations], np.cumsum([o.size for o in observations])
+    distances = [
+        place
+        for o, size, end in zip(observations, each, ends.tolist(), strict=True)
+        for place in range(end - o.size + size - 1, end, size)
+    ]
+    return partial(SparseLinear, distances=distances)
 
 
 def width_of(encoder: nn.Module) -> int:

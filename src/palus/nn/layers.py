@@ -236,10 +236,10 @@ def fully_connected(
     activation: str,
     init: Init | None = None,
     name: str = "",
-    first: type[Linear] = Linear,
+    first: Callable[..., Linear] = Linear,
 ) -> Chain:
     """Linear layers of those widths, each followed by the activation; empty for no widths. name: see `named`. first:
-    the kind of the first one."""
+    makes the first one."""
     layers: list[nn.Module] = []
     for width in widths:
         layers += [(Linear if layers else first)(in_features, width, init), Activate(activation)]

@@ -95,6 +95,7 @@ class Network(nn.Module):
         joined = self._parts[self.sides[0]][0].joined
         self.inputs = Preprocessor(spec.observations, settings, joined, dtype, place)
         self.scalers = self.inputs.scalers
+        self.inputs.takes_rays = self.takes_rays = self._reads_rays(dtype)
         for module in self.modules() if not place.compiled else ():
             if isinstance(module, SelfAttention | SparseLinear | Activate):
                 module.compiled = False
@@ -141,6 +142,16 @@ class Network(nn.Module):
                     draw(module.weight, gain=gain)
                     if module.bias is not None:
                         nn.init.zeros_(module.bias)
+
+    def _reads_rays(self, dtype: torch.dtype) -> bool:
+        """Whether all that it sees are rays, which its first layers read in compact form. takes_rays: this."""
+        if dtype != torch.float32 or not self.place.compiled:
+            return False
+        for encoder, _, _ in self._parts.values():
+            layers = encoder.layers if isinstance(encoder, Joint) else None
+            if not (isinstance(layers, Chain) and len(layers) and isinstance(layers[0], SparseLinear)):
+                return False
+        return all(module.reads_rays for module in self.modules() if isinstance(module, SparseLinear))
 
     def act_in_int8(self) -> bool:
         """Encode pictures in int8 where it acts, from the next `Int8Acting.calibrate` on; whether it does.

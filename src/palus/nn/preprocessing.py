@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
 from palus.config.network import NetworkSettings
@@ -13,7 +14,7 @@ from palus.nn.bfloat16 import kernel_view
 from palus.nn.encoders import VECTORS, normalizes
 from palus.nn.place import Placement
 from palus.nn.running import ObservationScaler
-from palus.types import I64, RAY_DISTANCES, RAY_TAGS, AnyArray, ObservationSpec
+from palus.types import F32, I64, RAY_DISTANCES, RAY_TAGS, AnyArray, ObservationSpec
 
 Rows = AnyArray | Tensor
 """Observations of some rows: arrays, or tensors where the network is, which only a network without Numba takes."""
@@ -33,9 +34,14 @@ class Preprocessor:
         dtype: torch.dtype,
         place: Placement,
     ) -> None:
-        """joined: names of those that enter as one vector, in this order. dtype: of the network's activations."""
+        """joined: names of those that enter as one vector, in this order. dtype: of the network's activations.
+
+        takes_rays: whether the network reads joined rays in compact form (`palus.nn.sparse`), where they come so.
+        """
         self.scalers = {o.name: scaler_of(o, settings) for o in observations}
         self._joined, self._dtype, self._place = {name: self.scalers[name].size for name in joined}, dtype, place
+        self._rays = {o.name: o.rays for o in observations}
+        self.takes_rays = False
         self._alone = tuple(name for name in self.scalers if name not in self._joined)
         if not place.compiled:
             for scaler in self.scalers.values():
@@ -44,8 +50,8 @@ class Preprocessor:
     def __call__(self, observations: Mapping[str, Rows], index: I64 | Tensor | None = None) -> dict[str, Tensor]:
         """Rows of observations as the network reads them, in its number format.
 
-        observations: name -> [N, *shape] as the game gives them; where there is no Numba rays may be in compact form,
-        and VECTORS as `vectors` gave them; index: [R], None for all rows.
+        observations: name -> [N, *shape] as the game gives them, rays perhaps in compact form; where there is no Numba
+        also VECTORS, as `vectors` gave them; index: [R], None for all rows.
         """
         if not self._place.compiled:
             return self._by_torch(observations, index)
@@ -107,6 +113,16 @@ class Preprocessor:
     def _by_numba(self, observations: Mapping[str, AnyArray], index: I64 | None) -> dict[str, Tensor]:
         if index is None:
             index = np.arange(len(next(iter(observations.values()))))
+        if self.takes_rays and all(name not in observations for name in self._joined):
+            return {VECTORS: self._compact(observations, index)}
+        compact = [name for name in self.scalers if name not in observations]
+        if compact:
+            rows = {name: observations[name][index] for name in self.scalers if name in observations}
+            for name in compact:
+                tags, distances = (observations[name + part][index] for part in (RAY_TAGS, RAY_DISTANCES))
+                whole = expanded(torch.from_numpy(tags), torch.from_numpy(distances), self.scalers[name].size)
+                rows[name] = whole.numpy()
+            observations, index = rows, np.arange(len(index))
         inputs = {name: self.scalers[name](observations[name], index, self._dtype) for name in self._alone}
         if self._joined:
             out, first = torch.empty((len(index), sum(self._joined.values())), dtype=self._dtype), 0
@@ -116,6 +132,33 @@ class Preprocessor:
                 first += size
             inputs[VECTORS] = out
         return inputs
+
+    def _compact(self, observations: Mapping[str, AnyArray], index: I64) -> Tensor:
+        """Rows of rays as `palus.nn.sparse` has them, [R, 2 n]."""
+        rays, place = sum(self._rays[name] for name in self._joined), 0
+        out, first = torch.empty(len(index), 2 * rays), 0
+        for name, size in self._joined.items():
+            n = self._rays[name]
+            before = np.arange(place - 1, place - 1 + size, size // n, dtype=np.float32)
+            tags, distances = observations[name + RAY_TAGS], observations[name + RAY_DISTANCES]
+            _lay(tags, distances, index, before, out.numpy(), first)
+            first, place = first + n, place + size
+        return out
+
+
+@njit(cache=True, nogil=True)
+def _lay(tags: AnyArray, distances: F32, index: I64, before: F32, out: F32, first: int) -> None:
+    """Some rows of a compact form [N, n]: the places of their tags in whole rows, -1 for none, from column `first` on,
+    and their distances as far from the middle. before: [n], the place before each ray's first number; out: [R, .]."""
+    n, nothing, none = tags.shape[1], np.float32(0.0), np.float32(-1.0)
+    for i in range(index.shape[0]):
+        r, row = np.uint64(index[i]), out[i]
+        own, far, tag, distance = tags[r], distances[r], row[first:], row[row.shape[0] // 2 + first :]
+        for k in range(n):
+            known = np.float32(own[k])
+            tag[k] = before[k] + known if known > nothing else none
+        for k in range(n):
+            distance[k] = far[k]
 
 
 def scaler_of(observation: ObservationSpec, settings: NetworkSettings) -> ObservationScaler:

@@ -2,11 +2,15 @@
 
 Three quarters of what an agent of SoccerTwos sees are zeros, and the layers that read it are a third of the products
 of PPO's stock networks. What a row gives depends on no other row.
+
+A row of nothing but rays may come in compact form: of each of n rays the place of its tag in the whole row, -1 where it
+has none, then n distances. Tags are ones that need not be looked for, distances are seldom 0: they are multiplied
+densely, and so is what stands behind them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +56,15 @@ class SparseRows:
         room = numbers + rows * (CHAINS - 1)
         return cls(np.empty(rows + 1, np.int64), np.empty(room, np.int32), np.empty(room, np.float32))
 
+    @classmethod
+    def of_tags(cls, x: F32, n: int) -> SparseRows:
+        """Rows of ones in these places, nowhere where they are -1. x: [R, .], of which the first n are the places."""
+        each = -(-n // CHAINS) * CHAINS
+        places: I32 = np.zeros((len(x), each), np.int32)
+        values: F32 = np.zeros((len(x), each), np.float32)
+        _place(x, n, places, values)
+        return cls(np.arange(len(x) + 1) * each, places.ravel(), values.ravel())
+
     def turned(self, first: int, end: int, width: int) -> SparseRows:
         """The columns of some of the rows. width: how many columns there are."""
         columns = self._room(width, int(self.starts[end] - self.starts[first]))
@@ -89,6 +102,16 @@ def _find(x: F32, starts: I64, places: I32, values: F32) -> None:
             places[n], values[n] = 0, np.float32(0.0)
             n += one
     starts[x.shape[0]] = n
+
+
+@njit(cache=True, nogil=True)
+def _place(x: F32, n: int, places: I32, values: F32) -> None:
+    nothing, one = np.float32(0.0), np.float32(1.0)
+    for r in range(x.shape[0]):
+        row, place, value = x[r], places[r], values[r]
+        for k in range(n):
+            place[k] = np.int32(max(row[k], nothing))
+            value[k] = one if row[k] >= nothing else nothing
 
 
 @njit(cache=True, nogil=True)
@@ -171,58 +194,83 @@ def _add_rows(context: Any, places: Any, values: Any, first: Any, end: Any, tile
     return signature, generate
 
 
-def _multiplied(x: Tensor, bias: Tensor, tiles: Tensor) -> tuple[SparseRows, Tensor]:
-    """What is not zero in x, and its product with the weights of these tiles plus the bias."""
-    rows, out = SparseRows.of(x.numpy()), torch.empty(len(x), len(bias))
-    out.copy_(bias.detach())
-    rows.add_product(tiles, out)
-    return rows, out
-
-
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, tiles: Tensor) -> Tensor:
-        ctx.rows, out = _multiplied(x, bias, tiles)
-        ctx.width = x.shape[1]
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, layer: SparseLinear) -> Tensor:
+        ctx.rows, ctx.numbers, out = layer.multiplied(x)
+        ctx.layer = layer
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-        of_weight = slope.new_zeros(ctx.width, slope.shape[1])
+        of_weight = slope.new_zeros(ctx.layer.in_features, slope.shape[1])
         for first in range(0, len(slope), BLOCK):
             part = slope[first : first + BLOCK]
-            ctx.rows.turned(first, first + len(part), ctx.width).add_product(tiles_of(part), of_weight)
+            rows = ctx.rows.turned(first, first + len(part), len(of_weight))
+            rows.add_product(tiles_of(part), of_weight)
+        if ctx.numbers is not None:
+            of_weight[ctx.layer.dense] = ctx.numbers.T @ slope
         return None, of_weight.T, slope.sum(0), None
 
 
-_product: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = _Product.apply
+_product: Callable[[Tensor, Tensor, Tensor, SparseLinear], Tensor] = _Product.apply
 
 
 class SparseLinear(Linear):
     """The same function as `Linear` where `in_features` are mostly zeros. Dense where that is not for this kernel:
     weights in another format or of an odd number of outputs, and an input whose gradient is wanted.
 
-    compiled: by the passes of this module (`palus.nn.place.Placement`).
+    distances: places of the distances of rays, where rows begin with rays alone; rows may be in compact form then, and
+    all numbers behind the last distance follow in them. compiled: by the passes of this module
+    (`palus.nn.place.Placement`).
     """
 
     compiled = True
 
-    def __init__(self, in_features: int, out_features: int, init: Init | None = None) -> None:
+    def __init__(
+        self, in_features: int, out_features: int, init: Init | None = None, distances: Sequence[int] = ()
+    ) -> None:
         super().__init__(in_features, out_features, init)
+        self.rays = len(distances)
+        behind = range(distances[-1] + 1, in_features) if distances else ()
+        self.dense = torch.tensor([*distances, *behind], dtype=torch.int64)
         self._tiles: Tensor | None = None
+        self._of_dense: Tensor | None = None
+
+    @property
+    def reads_rays(self) -> bool:
+        """Whether rows may be in compact form, beside weights in fp32."""
+        return self.compiled and self.rays > 0 and not self.out_features % TILE
 
     def pack(self) -> None:
         """Have the present weights at hand as the kernel reads them; to be called whenever they have changed."""
         weight = self.weight.detach()
         if weight.dtype == torch.float32 and weight.is_cpu and not self.out_features % TILE:
             self._tiles = tiles_of(weight.T, self._tiles)
+            if self.rays:
+                self._of_dense = weight.T[self.dense]
+
+    def multiplied(self, x: Tensor) -> tuple[SparseRows, Tensor | None, Tensor]:
+        """Of rows, whole or in compact form [R, .], what is not zero in them, beside it numbers that are multiplied
+        densely, and the result [R, out_features]."""
+        assert self._tiles is not None
+        bias = self.bias.detach()
+        if x.shape[1] == self.in_features:
+            rows, numbers, out = SparseRows.of(x.numpy()), None, torch.empty(len(x), self.out_features)
+            out.copy_(bias)
+        else:
+            assert self._of_dense is not None
+            rows, numbers = SparseRows.of_tags(x.numpy(), self.rays), x[:, self.rays :]
+            out = torch.addmm(bias, numbers, self._of_dense)
+        rows.add_product(self._tiles, out)
+        return rows, numbers, out
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., in_features] -> [..., out_features]."""
+        """[..., in_features], or in compact form, -> [..., out_features]."""
         if self._tiles is None or not self.compiled or x.requires_grad:
             return super().forward(x)
-        flat = x.reshape(-1, self.in_features)
+        flat = x.reshape(-1, x.shape[-1])
         if torch.is_grad_enabled():
-            return _product(flat, self.weight, self.bias, self._tiles).view(*x.shape[:-1], -1)
-        return _multiplied(flat, self.bias, self._tiles)[1].view(*x.shape[:-1], -1)  # without what autograd costs
+            return _product(flat, self.weight, self.bias, self).view(*x.shape[:-1], -1)
+        return self.multiplied(flat)[2].view(*x.shape[:-1], -1)  # without what autograd costs

@@ -9,7 +9,7 @@ from palus.config import RunFile
 from palus.config.trainer import AppoBehavior, SacBehavior
 from palus.envs import GameSource
 from palus.envs.arena_game import BotAct
-from palus.envs.protocol import rays_of, room_for
+from palus.envs.protocol import room_for
 from palus.errors import ConfigError
 from palus.nn.distributions import Draw, likeliest, sample_side_by_side
 from palus.nn.place import CPU, Placement
@@ -113,7 +113,7 @@ def make_collector(
             take_threads(spins)
             draws = {behavior.name: sample_side_by_side for behavior in spec.behaviors} | draws
         env = source.batch(share.of(matches, "palus.num_matches"), threads, spinning=spins > 0)
-        room = partial(room_for, rays=rays_of(env) if compact else None, zeros=place.zeros)
+        room = partial(room_for, rays=compact, zeros=place.zeros)
         return InProcessCollector(
             env, learners, cast, steps, seed, rows_per_match, load, threads, members, scripts, draws, share, room, place
         )

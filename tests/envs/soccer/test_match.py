@@ -108,7 +108,7 @@ def test_same_seeds_and_actions_give_the_same_bits_for_any_number_of_matches_and
     plain = SoccerTwos(216)
     plain.set_state(many.get_state())
     rows = np.random.default_rng(1).permutation(864).astype(np.int32).reshape(216, 4)
-    seen = [room_for(env.spec.behaviors[0], 864, rays=env.rays) for env in (plain, many)]
+    seen = [room_for(env.spec.behaviors[0], 864, rays=True) for env in (plain, many)]
     for env, room in zip((plain, many), seen, strict=True):
         env.observe("SoccerTwos", rows, room)
     assert set(seen[0]) == {f"obs_{k} {part}" for k in (0, 1) for part in ("tags", "distances")}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from palus.envs.soccer import match
 from palus.envs.soccer.compile import compiled, side_by_side
 from palus.envs.soccer.geometry import STEPS_PER_DECISION
-from palus.envs.soccer.pitch import FRAMES, GROUNDS, Ground, Pitch, pitch_of, sensors_of
+from palus.envs.soccer.pitch import GROUNDS, Ground, Pitch, pitch_of, sensors_of
 from palus.envs.soccer.state import new_outcome, new_state
 from palus.errors import EnvError
 from palus.spinning import spinners, take_threads
@@ -116,10 +116,6 @@ class Soccer:
             agents=tuple(AgentSpec(p.name, p.team, p.team, p.role.behavior) for p in ground.places),
             max_decisions=-(-max_steps // STEPS_PER_DECISION),
         )
-        self.rays = {
-            role.behavior: {f"obs_{i}": FRAMES * sensor.rays for i, sensor in enumerate(sensors_of(ground, role))}
-            for role in ground.roles
-        }
         self.num_matches = num_matches
         self.active = np.ones((num_matches, self._pitch.agents), np.bool_)
         self._agents_of = {role.behavior: ground.agents_of(role) for role in ground.roles}
@@ -182,11 +178,11 @@ class Soccer:
         if kernels is None:
             known = ", ".join(self._kernels.observe)
             raise EnvError(f"{self.spec.env_id} has no behavior {behavior!r}; there are {known}")
-        for k, name in enumerate(self.rays[behavior]):
-            if name in out:
-                kernels[k](objects, fractions, rows, out[name])
+        for k, o in enumerate(self.spec.behavior(behavior).observations):
+            if o.name in out:
+                kernels[k](objects, fractions, rows, out[o.name])
                 continue
-            given = objects, fractions, rows, out[name + RAY_TAGS], out[name + RAY_DISTANCES]
+            given = objects, fractions, rows, out[o.name + RAY_TAGS], out[o.name + RAY_DISTANCES]
             if self._spinning is None:
                 self._kernels.compact[behavior][k](*given)
             else:

@@ -80,7 +80,10 @@ class Role:
         """What learners see of it."""
         sizes = tuple(FRAMES * size for size in self.frame_sizes)
         spec = BehaviorSpec.of_vectors(self.behavior, sizes, (3, 3, 3))
-        rays = tuple(replace(o, sparse=True) for o in spec.observations)  # two numbers of each are not zero
+        rays = tuple(  # two numbers of each are not zero
+            replace(o, sparse=True, rays=FRAMES * len(sensor))
+            for o, sensor in zip(spec.observations, self.sensors, strict=True)
+        )
         return replace(spec, observations=rays, reflection=self.reflection)
 
     @property
