@@ -37,6 +37,10 @@ def test_images_are_three_dimensional() -> None:
     [
         (lambda: ObservationSpec("obs", (2, 3, 72, 128)), "expected \\(size,\\) or"),
         (lambda: ObservationSpec("obs", (0,)), "expected \\(size,\\) or"),
+        (lambda: ObservationSpec("obs", (9,), rays=2), "as many numbers of each ray, 2 or more"),
+        (lambda: ObservationSpec("obs", (9,), rays=9), "as many numbers of each ray, 2 or more"),
+        (lambda: ObservationSpec("obs", (9,), rays=-3), "as many numbers of each ray, 2 or more"),
+        (lambda: ObservationSpec("obs", (3, 3), rays=3), "as many numbers of each ray, 2 or more"),
         (lambda: Discrete(0), "expected 1 or more"),
         (lambda: Discrete(3, -1.0), "needs low, high"),
         (lambda: Continuous(1, 2.0, 1.0), "expected a box"),

@@ -63,6 +63,11 @@ class ObservationSpec:
             )
         if self.dtype not in ("uint8", "float32"):
             raise ValueError(f"observation {self.name}: type {self.dtype}; expected uint8 or float32")
+        if self.rays and (self.rays < 0 or not self.is_vector or self.size % self.rays or self.size < 2 * self.rays):
+            raise ValueError(
+                f"observation {self.name}: {self.rays} rays in shape {self.shape}; expected (size,), as many numbers "
+                "of each ray, 2 or more"
+            )
 
     @property
     def size(self) -> int:

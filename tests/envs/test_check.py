@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from palus.envs import BUILT_IN, GameSource, make
 from palus.envs.check import check_env
+from palus.envs.soccer.env import Soccer
 from palus.envs.toy import DuelToy, MenuToy, RescueToy
 from palus.errors import EnvError
 
@@ -18,6 +21,24 @@ def test_built_in_games_keep_the_contract(env_id):
 
 def test_soccer_keeps_the_contract_over_restarts():
     check_env(make("SoccerTwos", 4, max_steps=23, ball_touch=1.0), decisions=30)
+
+
+class BlindInCompactForm(Soccer):
+    def __init__(self, num_matches):
+        super().__init__("SoccerTwos", num_matches)
+
+    def observe(self, behavior, rows, out):
+        super().observe(behavior, rows, out)
+        if "obs_1 distances" in out:
+            out["obs_1 distances"][:] = 0.5
+
+
+class KnowsNoCompactForm(DuelToy):
+    def __init__(self, num_matches):
+        super().__init__(num_matches)
+        (spec,) = self.spec.behaviors
+        (seen,) = spec.observations
+        self.spec = replace(self.spec, behaviors=(replace(spec, observations=(replace(seen, rays=1),)),))
 
 
 class SharedRandomness(DuelToy):
@@ -99,6 +120,8 @@ class ObeysTheDeparted(RescueToy):
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
+        (BlindInCompactForm, "rays of obs_1 in compact form are others"),
+        (KnowsNoCompactForm, "leave `ObservationSpec.rays` at 0"),
         (SharedRandomness, "a slot must depend on its own seed"),
         (ForgetsItsState, "get_state, then set_state"),
         (WritesSkippedRows, "wrote rows it was not given"),

@@ -5,6 +5,7 @@ It computes where PALUS_TEST_DEVICE says (`places`), by default on the CPU by to
 
 import threading
 import types
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -126,6 +127,9 @@ def test_what_cannot_act_together():
     for other in (normal, memory):
         assert network(0, soccer, settings=other).kind is None
     assert network(0, soccer, settings=memory, place=CPU).kind is None
+    plain = replace(soccer, observations=tuple(replace(o, rays=0) for o in soccer.observations))
+    of_whole, of_rays = (network(0, spec, settings=wide, place=CPU) for spec in (plain, soccer))
+    assert not of_whole.takes_rays and of_rays.takes_rays and of_whole.kind != of_rays.kind
     assert network(0, soccer, settings=normal, place=CPU).kind != network(0, soccer, place=CPU).kind is not None
 
 

@@ -15,7 +15,19 @@ import numpy as np
 from palus.envs.game import draw_actions
 from palus.envs.protocol import MultiAgentEnv, room_for
 from palus.errors import EnvError
-from palus.types import F32, I32, I64, MASKS, AnyArray, Bool, GameSpec, Step
+from palus.types import (
+    F32,
+    I32,
+    I64,
+    MASKS,
+    RAY_DISTANCES,
+    RAY_TAGS,
+    AnyArray,
+    BehaviorSpec,
+    Bool,
+    GameSpec,
+    Step,
+)
 
 Order = np.typing.NDArray[np.intp]
 Seen = dict[str, AnyArray]
@@ -145,6 +157,7 @@ def _observe(env: MultiAgentEnv, wanted: Bool, *, final: bool = False) -> list[S
                 )
             seen[name] = np.where(mask.reshape(*mask.shape, *[1] * (first.ndim - 1)), first[rows], 0)
         _check_masks(env.spec, b.name, seen.get(MASKS), mask)
+        _check_rays(env, b, mask, seen, final)
         result.append(seen)
     return result
 
@@ -161,6 +174,33 @@ def _two_grounds(
         (env.observe_final if final else env.observe)(behavior, rows, room)
         grounds.append(room)
     return {name: (grounds[0][name], grounds[1][name]) for name in grounds[0]}
+
+
+def _check_rays(env: MultiAgentEnv, behavior: BehaviorSpec, wanted: Bool, whole: Seen, final: bool) -> None:
+    """Rays say the same in compact form, where the spec says that there are any."""
+    rays = [o for o in behavior.observations if o.rays]
+    if not rays:
+        return
+    rows = np.where(wanted, np.arange(wanted.size).reshape(wanted.shape), -1).astype(np.int32)
+    room, look = (
+        room_for(behavior, wanted.size, masks=not final, rays=True),
+        env.observe_final if final else env.observe,
+    )
+    what = f"{look.__name__}({behavior.name!r})"
+    try:
+        look(behavior.name, rows, room)
+    except KeyError as error:
+        raise fail(
+            env.spec,
+            f"{what} asks for {error} where rays are wanted in compact form (`palus.types.RAY_TAGS`); write that where "
+            "`out` has it, or leave `ObservationSpec.rays` at 0",
+        ) from error
+    for o in rays:
+        tags, distances = room[o.name + RAY_TAGS], room[o.name + RAY_DISTANCES]
+        unfolded = (tags[..., None] == np.arange(1, o.size // o.rays + 1)).astype(np.float32)
+        unfolded[..., -1] = distances
+        if (unfolded.reshape(*wanted.shape, -1) != whole[o.name])[wanted].any():
+            raise fail(env.spec, f"{what}: rays of {o.name} in compact form are others than in the whole observation")
 
 
 def _check_masks(spec: GameSpec, behavior: str, masks: AnyArray | None, wanted: Bool) -> None:

@@ -388,7 +388,7 @@ class Network(nn.Module):
         normalizes = any(scaler.moments is not None for scaler in self.scalers.values())
         if self.chain is None or (normalizes and not self.place.compiled):
             return None
-        return self.settings.model_dump_json(), tuple(acting_arrays(self.weights.tensors))
+        return self.settings.model_dump_json(), tuple(acting_arrays(self.weights.tensors)), self.takes_rays
 
     @property
     def can_export(self) -> bool:
