@@ -24,14 +24,18 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import median
 
 import psutil
+import torch
 
 import machine
 from machine import Json, caption, table
 from palus.hub.training_curve import read_scalars
+from palus.nn.int8 import is_exact
+from palus.nn.matmul import choose
 from process_tree import Meter
 
 HERE = Path(__file__).parent
@@ -67,18 +71,20 @@ def cases(peer_python: Path | None) -> list[Case]:
 
 
 def _palus_variants(game: str) -> dict[str, list[str]]:
-    """Name -> overrides. By default rollouts of Doom are played while palus learns, as Sample Factory does."""
-    fp32 = ["palus.matmul=highest"]
+    """Name -> overrides, of what this CPU has units for. By default rollouts of Doom are played while palus learns, as
+    Sample Factory does."""
+    fp32, in_turns, takes_bf16 = ["palus.matmul=highest"], "palus.sampling.asynchronous=false", _takes_bf16()
     if game != DOOM:
-        return {"fp32": fp32, "bf16": []}
-    in_turns = "palus.sampling.asynchronous=false"
-    return {
-        "fp32": [*fp32, "palus.acting=exact"],
-        "fp32, acting in int8": fp32,
-        "fp32, acting in int8, in turns": [*fp32, in_turns],
-        "bf16": [],
-        "bf16, in turns": [in_turns],
-    }
+        return {"fp32": fp32} | ({"bf16": []} if takes_bf16 else {})
+    default = "fp32, acting in int8" if is_exact() else "fp32"
+    found = {"fp32": [*fp32, "palus.acting=exact"], default: fp32, f"{default}, in turns": [*fp32, in_turns]}
+    return found | ({"bf16": [], "bf16, in turns": [in_turns]} if takes_bf16 else {})
+
+
+@cache
+def _takes_bf16() -> bool:
+    torch.set_num_threads(1)
+    return choose("auto")[0].name == "bf16"
 
 
 def _palus_command(game: str, words: list[str]) -> tuple[str, ...]:
