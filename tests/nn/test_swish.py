@@ -28,6 +28,7 @@ def test_it_is_x_times_sigmoid_to_the_last_bits() -> None:
     x = everywhere()
     truth = F.silu(x.double())
     assert farthest(swish(x), truth) < 3e-7
+    assert torch.equal(x, everywhere())
     kept = x.clone()
     assert swish(kept, inplace=True) is kept
     assert torch.equal(kept, swish(x))
@@ -48,6 +49,9 @@ def test_a_gradient_may_be_spread_and_be_differentiated_again() -> None:
     (summed,) = torch.autograd.grad(swish(x).sum(), x)
     (truth,) = torch.autograd.grad(F.silu(x).sum(), x)
     torch.testing.assert_close(summed, truth)
+    turned = torch.randn(5, 7, generator=torch.Generator().manual_seed(2)).T
+    found, truth = (torch.autograd.grad(activate(x), x, turned)[0] for activate in (swish, F.silu))
+    torch.testing.assert_close(found, truth)
 
     def penalty(activate: object) -> torch.Tensor:
         (slope,) = torch.autograd.grad(activate(x).pow(2).sum(), x, create_graph=True)  # type: ignore[operator]

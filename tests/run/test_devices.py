@@ -144,6 +144,18 @@ def test_the_cpu_learns_from_rays_in_compact_form_what_it_learns_from_whole_ones
     assert float((weights[0] - weights[1]).norm() / weights[1].norm()) < 1e-3
 
 
+@pytest.mark.parametrize(
+    "more", ["network_settings.normalize=true", "reward_signals.curiosity={gamma: 0.9, strength: 0.1}"]
+)
+def test_rays_stay_whole_where_somebody_else_reads_them(tmp_path, more):
+    settings = [f"behaviors.SoccerTwos.{more}", f"checkpoint_settings.results_dir={tmp_path}"]
+    parts = Run(load_run("debug", [*FAST, *settings]))
+    with parts.report:
+        parts.iterate()
+    assert sorted(parts.collector.collect().rollouts[0].observations) == ["obs_0", "obs_1"]
+    parts.close()
+
+
 @pytest.mark.parametrize(("deterministic", "draw"), [("false", sample_side_by_side), ("true", likeliest)])
 def test_actions_are_drawn_by_threads_that_spin_unless_nothing_is_drawn(tmp_path, monkeypatch, deterministic, draw):
     elsewhere(monkeypatch)
