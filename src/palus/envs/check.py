@@ -182,10 +182,8 @@ def _check_rays(env: MultiAgentEnv, behavior: BehaviorSpec, wanted: Bool, whole:
     if not rays:
         return
     rows = np.where(wanted, np.arange(wanted.size).reshape(wanted.shape), -1).astype(np.int32)
-    room, look = (
-        room_for(behavior, wanted.size, masks=not final, rays=True),
-        env.observe_final if final else env.observe,
-    )
+    room = room_for(behavior, wanted.size, masks=not final, rays=True)
+    look = env.observe_final if final else env.observe
     what = f"{look.__name__}({behavior.name!r})"
     try:
         look(behavior.name, rows, room)

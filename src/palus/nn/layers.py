@@ -190,7 +190,7 @@ class Activate(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.kind == "swish":
             if self.compiled and takes(x):
-                return swish(x, self.inplace)
+                return swish(x)
             return F.silu(x, self.inplace and not torch.is_grad_enabled())  # its gradient reads the input
         if self.kind == "elu":
             return elu(x) if self.inplace else F.elu(x)

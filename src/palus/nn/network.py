@@ -93,9 +93,9 @@ class Network(nn.Module):
         self.to(place.device)
         self.weights = FlatParameters(self, dtype, self._in_order(), 1 if place.compiled else ALIGNED)
         joined = self._parts[self.sides[0]][0].joined
-        self.inputs = Preprocessor(spec.observations, settings, joined, dtype, place)
+        self.takes_rays = self._reads_rays(dtype)
+        self.inputs = Preprocessor(spec.observations, settings, joined, dtype, place, self.takes_rays)
         self.scalers = self.inputs.scalers
-        self.inputs.takes_rays = self.takes_rays = self._reads_rays(dtype)
         for module in self.modules() if not place.compiled else ():
             if isinstance(module, SelfAttention | SparseLinear | Activate):
                 module.compiled = False

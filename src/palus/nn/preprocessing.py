@@ -33,6 +33,7 @@ class Preprocessor:
         joined: Collection[str],
         dtype: torch.dtype,
         place: Placement,
+        takes_rays: bool = False,
     ) -> None:
         """joined: names of those that enter as one vector, in this order. dtype: of the network's activations.
 
@@ -41,7 +42,7 @@ class Preprocessor:
         self.scalers = {o.name: scaler_of(o, settings) for o in observations}
         self._joined, self._dtype, self._place = {name: self.scalers[name].size for name in joined}, dtype, place
         self._rays = {o.name: o.rays for o in observations}
-        self.takes_rays = False
+        self._takes_rays = takes_rays
         self._alone = tuple(name for name in self.scalers if name not in self._joined)
         if not place.compiled:
             for scaler in self.scalers.values():
@@ -113,7 +114,7 @@ class Preprocessor:
     def _by_numba(self, observations: Mapping[str, AnyArray], index: I64 | None) -> dict[str, Tensor]:
         if index is None:
             index = np.arange(len(next(iter(observations.values()))))
-        if self.takes_rays and all(name not in observations for name in self._joined):
+        if self._takes_rays and all(name not in observations for name in self._joined):
             return {VECTORS: self._compact(observations, index)}
         compact = [name for name in self.scalers if name not in observations]
         if compact:

@@ -58,15 +58,7 @@ def _exp(x: Any) -> Any:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def _swish(x: F32) -> None:
-    """x: [n], changed in place."""
-    one = np.float32(1.0)
-    for i in range(x.shape[0]):
-        x[i] = x[i] / (one + _exp(min(max(-x[i], -LARGEST), LARGEST)))
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def _swish_of(x: F32, out: F32) -> None:
+def _swish(x: F32, out: F32) -> None:
     """x, out: [n], apart from each other."""
     one = np.float32(1.0)
     for i in range(x.shape[0]):
@@ -92,13 +84,17 @@ def _flat(x: Tensor) -> F32:
     return found
 
 
+def _computed(x: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    _swish(_flat(x), _flat(out))
+    return out
+
+
 class _Swish(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)
-        out = torch.empty_like(x)
-        _swish_of(_flat(x), _flat(out))
-        return out
+        return _computed(x)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
@@ -115,11 +111,6 @@ class _Swish(torch.autograd.Function):
 _differentiable: Callable[[Tensor], Tensor] = _Swish.apply
 
 
-def swish(x: Tensor, inplace: bool = False) -> Tensor:
-    """Of x that `takes` takes. inplace: where no gradient is wanted, x is overwritten."""
-    if torch.is_grad_enabled() and x.requires_grad:
-        return _differentiable(x)
-    if not inplace:
-        x = x.clone()
-    _swish(_flat(x))
-    return x
+def swish(x: Tensor) -> Tensor:
+    """Of x that `takes` takes."""
+    return _differentiable(x) if torch.is_grad_enabled() and x.requires_grad else _computed(x)
