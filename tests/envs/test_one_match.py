@@ -8,7 +8,7 @@ import pytest
 from palus.envs import make
 from palus.envs.check_game import check_game
 from palus.envs.game import random_actions
-from palus.envs.matches import OneMatch
+from palus.envs.matches import Matches, OneMatch
 from palus.envs.protocol import room_for
 from palus.errors import EnvError
 
@@ -52,6 +52,22 @@ def test_parameters_reach_the_game() -> None:
         game.reset(3)
         paid.append(sum(game.step(random_actions(game, generator)).reward.sum() for _ in range(400)))
     assert paid[0] == 0 < paid[1]
+
+
+def test_rays_of_a_game_that_steps_alone_are_whole() -> None:
+    def made() -> OneMatch:
+        game = OneMatch(make("SoccerTwos", 1))
+        assert not any(o.rays for o in game.spec.behaviors[0].observations)
+        game.spec = make("SoccerTwos", 1).spec  # a specification that promises more than the game does
+        return game
+
+    check_game(made(), decisions=5)
+    env = Matches(made, 2)
+    assert env.spec == made().spec and not any(o.rays for o in env.spec.behaviors[0].observations)
+    env.reset(np.arange(2))
+    room = room_for(env.spec.behaviors[0], 8, rays=True)
+    env.observe(env.spec.behaviors[0].name, np.arange(8, dtype=np.int32).reshape(2, 4), room)
+    assert all(seen.any() for seen in room.values())
 
 
 def test_an_environment_of_several_matches_is_refused() -> None:

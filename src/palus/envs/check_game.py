@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from palus.envs.check import check_env, fail
-from palus.envs.game import Arrays, Game, by_behavior, joined, observation_arrays
+from palus.envs.game import Arrays, Game, by_behavior, joined, observation_arrays, whole
 from palus.envs.protocol import MultiAgentEnv
 from palus.types import F32, I32, I64, AnyArray, Bool, Step
 
@@ -39,7 +39,7 @@ class _Bare:
     num_matches = 1
 
     def __init__(self, game: Game) -> None:
-        spec = self.spec = game.spec
+        spec = self.spec = whole(game.spec)
         self._game, self._over = game, False
         expected = np.tile([value for _, value in spec.shaping], (spec.num_agents, 1))
         found = getattr(game, "shaping", None)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -60,7 +60,7 @@ class Game(Protocol):
         """Start a new episode. The same seed and actions give the same episode, where the engine allows it."""
 
     def observe(self, out: Arrays) -> None:
-        """Write what all active agents see: out[name] is [P_b, *shape] of the observation's type.
+        """Write what all active agents see: out[name] is [P_b, *shape] of the observation's type, rays in full.
 
         Where actions are masked, out[palus.types.MASKS] is [P_b, M] bool: True for every choice that is allowed now, of
         all discrete parts side by side, and at least one of each.
@@ -107,6 +107,14 @@ def by_behavior(spec: GameSpec, arrays: Any) -> dict[str, Any]:
 def joined(spec: GameSpec, parts: Mapping[str, Any]) -> Any:
     """The opposite: `Arrays` or `Actions` as the contract has them."""
     return parts if len(spec.behaviors) > 1 else parts[spec.behaviors[0].name]
+
+
+def whole(spec: GameSpec) -> GameSpec:
+    """The specification without compact rays: a game that steps alone writes whole observations."""
+    if not any(o.rays for b in spec.behaviors for o in b.observations):
+        return spec
+    seen = [tuple(replace(o, rays=0) for o in b.observations) for b in spec.behaviors]
+    return replace(spec, behaviors=tuple(replace(b, observations=o) for b, o in zip(spec.behaviors, seen, strict=True)))
 
 
 def observation_arrays(spec: GameSpec) -> Arrays:

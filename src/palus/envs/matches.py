@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from palus.envs.game import Actions, Arrays, EngineGame, Game, GameStep, by_behavior, joined, set_parameters
+from palus.envs.game import Actions, Arrays, EngineGame, Game, GameStep, by_behavior, joined, set_parameters, whole
 from palus.envs.protocol import MultiAgentEnv, room_for
 from palus.errors import EnvError
 from palus.types import F32, F64, I32, I64, AnyArray, Bool, Step
@@ -33,7 +33,7 @@ class Matches:
             raise
         if not self.games:
             raise EnvError(f"num_matches is {num_matches}; give at least 1")
-        self.spec, self.num_matches = self.games[0].spec, num_matches
+        self.spec, self.num_matches = whole(self.games[0].spec), num_matches
         shape = (num_matches, self.spec.num_agents)
         self._no_points: F32 = np.full((num_matches, len(self.spec.sides)), np.nan, np.float32)
         self.record, self.every_tick = record, False
@@ -81,11 +81,11 @@ class Matches:
         """Write what the active agents see that have a row. A game is asked once a decision, whoever wants to know."""
         wanted = self.active[:, self._agents[behavior]] & (rows >= 0)
         # All agents at once, in neighbouring rows: nobody else will ask, and pictures need no copy.
-        whole = wanted.all(1) & (rows[:, 1:] == rows[:, :-1] + 1).all(1) & (len(self.spec.behaviors) == 1)
-        for n, first in zip(np.flatnonzero(whole).tolist(), rows[whole, 0].tolist(), strict=True):
+        together = wanted.all(1) & (rows[:, 1:] == rows[:, :-1] + 1).all(1) & (len(self.spec.behaviors) == 1)
+        for n, first in zip(np.flatnonzero(together).tolist(), rows[together, 0].tolist(), strict=True):
             own = slice(first, first + rows.shape[1])
             self.games[n].observe({name: array[own] for name, array in out.items()})
-        for n in np.flatnonzero(wanted.any(1) & ~whole).tolist():
+        for n in np.flatnonzero(wanted.any(1) & ~together).tolist():
             if not self._looked[n]:
                 self.games[n].observe(joined(self.spec, self._seen[n]))
                 self._looked[n] = True
@@ -178,7 +178,7 @@ class OneMatch:
     def __init__(self, env: MultiAgentEnv) -> None:
         if env.num_matches != 1:
             raise EnvError(f"{env.spec.env_id} plays {env.num_matches} matches at once; make it with num_matches 1")
-        self.spec = env.spec
+        self.spec = whole(env.spec)
         self._env = env
         sizes = {behavior.name: len(env.spec.agents_of(behavior.name)) for behavior in env.spec.behaviors}
         self._rows = {name: np.arange(size, dtype=np.int32)[None] for name, size in sizes.items()}
