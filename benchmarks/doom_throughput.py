@@ -34,7 +34,7 @@ import torch
 import machine
 from machine import Json, caption, table
 from palus.hub.training_curve import read_scalars
-from palus.nn.int8 import is_exact
+from palus.nn.int8 import largest_factor
 from palus.nn.matmul import choose
 from process_tree import Meter
 
@@ -76,7 +76,7 @@ def _palus_variants(game: str) -> dict[str, list[str]]:
     fp32, in_turns, takes_bf16 = ["palus.matmul=highest"], "palus.sampling.asynchronous=false", _takes_bf16()
     if game != DOOM:
         return {"fp32": fp32} | ({"bf16": []} if takes_bf16 else {})
-    default = "fp32, acting in int8" if is_exact() else "fp32"
+    default = "fp32, acting in int8" if largest_factor() else "fp32"
     found = {"fp32": [*fp32, "palus.acting=exact"], default: fp32, f"{default}, in turns": [*fp32, in_turns]}
     return found | ({"bf16": [], "bf16, in turns": [in_turns]} if takes_bf16 else {})
 

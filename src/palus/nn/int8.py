@@ -1,7 +1,8 @@
 """Pictures encoded, and remembered, in int8 while a policy acts, on CPUs without a faster format; it learns in fp32.
 
 Activations are codes 0..255, one grid for each layer's; weights -127..127, one scale for each output; sums are whole
-numbers, so a row's result does not depend on the rows beside it. Grids come from the activations of some decisions of
+numbers, so a row's result does not depend on the rows beside it. What products read are codes 0..127 on CPUs that cut
+sums of two products at 32,767 (`largest_factor`). Grids come from the activations of some decisions of
 the latest rollout (`Int8Acting.calibrate`), weights from the newest. What is recorded of a decision are the
 probabilities that it was drawn with, so importance ratios know of the rounding.
 Source: Jacob et al. 2018 (arXiv 1712.05877), sections 2.1 to 2.3; for actors of reinforcement learning Krishnan et al.
@@ -35,8 +36,8 @@ CORE = ""
 """Stands among names of observations."""
 FEWEST_PRODUCTS = 2_000_000
 """Multiplications of a row. Smaller encoders have little to gain."""
-WORTH_IT = 1.5
-"""So many times faster int8 has to be to be taken; where it wins, it wins by two to four."""
+WORTH_IT = 1.3
+"""So many times faster int8 has to be to be taken; where it wins, it wins by 1.6 (AVX2) to four."""
 TIMED, TIMED_ROWS = 6, 16
 SATURATION = {"elu": -4.0, "relu": 0.0}
 """What is below makes no difference that a code could tell."""
@@ -46,32 +47,30 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Grid:
-    """A code stands for (code - zero) * step."""
+    """A code, 0 to `most`, stands for (code - zero) * step."""
 
     step: float
     zero: int
+    most: int = 255
 
     @classmethod
-    def over(cls, low: float, high: float) -> Grid:
+    def over(cls, low: float, high: float, most: int = 255) -> Grid:
         """The finest one from low to high, 0 among its numbers."""
         low, high = min(low, 0.0), max(high, 0.0)
-        step = max((high - low) / 255, 1e-8)
-        return cls(step, round(-low / step))
+        step = max((high - low) / most, 1e-8)
+        return cls(step, round(-low / step), most)
 
     @property
     def values(self) -> F32:
-        """What the codes stand for, [256]."""
+        """What codes of eight bits stand for, [256]."""
         values: F32 = ((np.arange(256) - self.zero) * self.step).astype(np.float32)
         return values
 
 
-UNIT = Grid.over(-1.0, 1.0)
-
-
 @njit(cache=True, nogil=True, fastmath=True)
-def _encode(x: F32, per_step: float, zero: float, codes: AnyArray) -> None:
+def _encode(x: F32, per_step: float, zero: float, most: float, codes: AnyArray) -> None:
     """x: [n]; codes: [n] uint8."""
-    a, b, low, high = np.float32(per_step), np.float32(zero + 0.5), np.float32(0.0), np.float32(255.0)
+    a, b, low, high = np.float32(per_step), np.float32(zero + 0.5), np.float32(0.0), np.float32(most)
     for i in range(x.shape[0]):
         codes[i] = np.uint8(min(max(x[i] * a + b, low), high))
 
@@ -106,7 +105,7 @@ def _flat(x: Tensor) -> AnyArray:
 def encode(x: Tensor, grid: Grid) -> Tensor:
     """The codes of x, laid out as x is."""
     codes = torch.empty_like(x, dtype=torch.uint8)
-    _encode(_flat(x), 1.0 / grid.step, float(grid.zero), _flat(codes))
+    _encode(_flat(x), 1.0 / grid.step, float(grid.zero), float(grid.most), _flat(codes))
     return codes
 
 
@@ -129,6 +128,7 @@ Step = Callable[[Tensor], Tensor]
 
 def _convolution(layer: Convolution, shape: Sequence[int], given: Grid, found: Grid) -> Step:
     """Codes on one grid -> codes on another. shape: of what is given."""
+    assert given.most <= largest_factor()
     codes, scale, zero = _weights(layer.weight.detach())
     options = list(layer.stride), list(layer.padding), [1, 1], 1
     packed = torch.ops.onednn.qconv_prepack(codes, scale, given.step, given.zero, *options, list(shape))
@@ -158,6 +158,7 @@ def _product(weight: Tensor, bias: Tensor, given: Grid) -> Step:
 
 def _dense(layer: Linear, channels: int, given: Grid) -> Step:
     """Codes of pictures -> [R, out] float32. channels: of the pictures, whose memory has them last."""
+    assert given.most <= largest_factor()
     weight = layer.weight.view(layer.out_features, channels, -1).transpose(1, 2).flatten(1)
     product = _product(weight, layer.bias, given)
     return lambda x: product(x.permute(0, 2, 3, 1).reshape(len(x), -1))
@@ -165,6 +166,7 @@ def _dense(layer: Linear, channels: int, given: Grid) -> Step:
 
 def _coded(weight: Tensor, bias: Tensor, given: Grid) -> Step:
     """[R, in] float32 -> [R, out] float32."""
+    assert given.most <= largest_factor()
     product = _product(weight, bias, given)
     return lambda x: product(encode(x.contiguous(), given))
 
@@ -173,7 +175,7 @@ def _activation(layer: Activate, given: Grid) -> tuple[Step, Grid]:
     """Codes -> codes on the grid of what the activation can give."""
     values = torch.from_numpy(given.values)
     active = Activate(layer.kind, inplace=False)(values)
-    found = Grid.over(float(active.min()), float(active.max()))
+    found = Grid.over(float(active.min()), float(active.max()), largest_factor())
     table, inplace = encode(active, found).numpy(), layer.inplace
 
     def step(x: Tensor) -> Tensor:
@@ -190,7 +192,7 @@ class _Packed:
     def __init__(self, encoder: ImageEncoder, shape: Sequence[int], ranges: Sequence[Range]) -> None:
         """shape: [R, channels, height, width] of what is encoded."""
         self._ranges, self._shape = iter(ranges), tuple(shape)
-        self._given = self._next()
+        self._given = Grid.over(*next(self._ranges), largest_factor())
         steps, grid = self._chain(encoder.conv_head, self._given)
         first, *self._rest = encoder.mlp_layers
         assert isinstance(first, Linear)
@@ -205,22 +207,19 @@ class _Packed:
             x = layer(x)
         return x
 
-    def _next(self) -> Grid:
-        return Grid.over(*next(self._ranges))
-
     def _chain(self, chain: Chain, grid: Grid) -> tuple[list[Step], Grid]:
         steps: list[Step] = []
         for layer in chain:
             if isinstance(layer, Activate):
                 step, grid = _activation(layer, grid)
             elif isinstance(layer, Convolution):
-                found = self._next()
+                found = Grid.over(*next(self._ranges))
                 step, grid = _convolution(layer, self._shape, grid, found), found
                 self._shape = (self._shape[0], *_shape_after(layer, self._shape[1:]))
             else:
                 assert isinstance(layer, ResidualBlock)
                 inner, within = self._chain(layer.res_block_core, grid)
-                found = self._next()
+                found = Grid.over(*next(self._ranges))
                 step, grid = partial(_residual, inner, grid, within, found), found
             steps.append(step)
         return steps, grid
@@ -265,9 +264,9 @@ def _range(x: Tensor, floor: float | None = None) -> Range:
 
 def _core(core: Core, given: Grid) -> Remember:
     """One decision's pass by the present weights. given: of what the core is given; its states lie within +-1."""
-    weights = [layer[:4] for layer in core.core.all_weights]
+    weights, unit = [layer[:4] for layer in core.core.all_weights], Grid.over(-1.0, 1.0, largest_factor())
     products = [
-        (_coded(w_ih, b_ih, UNIT if k else given), _coded(w_hh, b_hh, UNIT))
+        (_coded(w_ih, b_ih, unit if k else given), _coded(w_hh, b_hh, unit))
         for k, (w_ih, w_hh, b_ih, b_hh) in enumerate(weights)
     ]
     return lambda x, states, keep: core.act(x, states, products)
@@ -292,15 +291,21 @@ def _products(encoder: ImageEncoder, shape: Sequence[int]) -> int:
 
 
 @cache
-def is_exact() -> bool:
-    """Whether this CPU adds up products of codes as whole numbers: older ones cut sums of two at 32,767, and other
-    builds of torch have no such products. Known by an answer, so always the same on one machine."""
-    try:
-        product = _product(torch.full((32, 64), float(LARGEST)), torch.zeros(32), Grid(1.0, 0))
-        found = product(torch.full((16, 64), 255, dtype=torch.uint8))
-    except (AttributeError, NotImplementedError, RuntimeError):
-        return False
-    return bool((found == 64.0 * 255 * LARGEST).all())
+def largest_factor() -> int:
+    """Of codes that are multiplied by weights: the largest with which this CPU adds such products up as whole numbers.
+
+    127 on CPUs that cut sums of two at 32,767 (AVX2, AVX-512 without VNNI), 0 where other builds of torch have no such
+    products. Known by answers, so always the same on one machine.
+    """
+    for most in (255, LARGEST):
+        try:
+            product = _product(torch.full((32, 64), float(LARGEST)), torch.zeros(32), Grid(1.0, 0))
+            found = product(torch.full((16, 64), most, dtype=torch.uint8))
+        except (AttributeError, NotImplementedError, RuntimeError):
+            return 0
+        if (found == 64.0 * most * LARGEST).all():
+            return most
+    return 0
 
 
 Remember = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -355,7 +360,8 @@ class Int8Acting:
                     name: _Packed(encoder, inputs[name].shape, self.ranges[name])
                     for name, encoder in self._images.items()
                 }
-                self._remember = _core(self._core, Grid.over(*self.ranges[CORE][0])) if self._core.layers else None
+                if self._core.layers:
+                    self._remember = _core(self._core, Grid.over(*self.ranges[CORE][0], largest_factor()))
                 self._version = version
             packed, remember = self._packed, self._remember
         return {name: encode(inputs[name]) for name, encode in packed.items()}, remember
@@ -391,7 +397,7 @@ def int8_acting(encoder: Apart | Joint, core: Core, shapes: Mapping[str, Sequenc
     exact products of int8. shapes: [channels, height, width] of pictures, by observation."""
     named = _inner(encoder).items()
     chosen = {name: own for name, own in named if name in shapes and _fits(own, shapes[name])}
-    if not chosen or not is_exact():
+    if not chosen or not largest_factor():
         return None
     found = Int8Acting(chosen, encoder, core)  # type: ignore[arg-type]
     return found if found.gain(shapes) > WORTH_IT else None
