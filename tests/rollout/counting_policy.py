@@ -9,6 +9,7 @@ from counting_game import CHOICES, DECISION, counting_spec
 
 from palus.config.appo import Sampling
 from palus.envs import GameSource
+from palus.nn.place import CPU
 from palus.rollout.plan import Share
 from palus.rollout.rollout import Seat
 from palus.rollout.workers import WorkerCollector
@@ -36,7 +37,17 @@ class CountingPolicy:
 
 
 def counting_collector(
-    rows, horizon=4, policies=None, cast=None, load=None, seed=1, sampling=None, share=None, threads=1, **options
+    rows,
+    horizon=4,
+    policies=None,
+    cast=None,
+    load=None,
+    seed=1,
+    sampling=None,
+    share=None,
+    threads=1,
+    place=CPU,
+    **options,
 ):
     """A collector over CountingGames with these options, to be used in a with statement. sampling: keys of
     `palus.sampling`.
@@ -58,6 +69,7 @@ def counting_collector(
         share=share or Share(),
         threads=threads,
         beside=settings.asynchronous is True,
+        place=place,
     )
     return closing(collector)
 

@@ -28,6 +28,15 @@ def test_by_default_as_many_cores_work_as_divide_the_games(rows, workers, monkey
     assert plan_workers(Sampling(), rows, agents=1).workers == workers
 
 
+@pytest.mark.parametrize(
+    ("splits", "rows", "beside", "found"),
+    [(0, 32, False, 2), (0, 32, True, 1), (0, 6, False, 1), (2, 32, True, 2), (4, 32, False, 4)],
+)
+def test_games_are_split_where_nothing_else_fills_the_cores(splits, rows, beside, found) -> None:
+    plan = plan_workers(Sampling(workers=2, splits=splits), rows, agents=1, beside=beside)
+    assert plan == WorkerPlan(2, found, rows // 2 // found)
+
+
 def test_without_workers_there_is_one_split_and_one_game_may_be_all() -> None:
     assert plan_workers(Sampling(workers=0), rows=256, agents=256) == WorkerPlan(workers=0, splits=1, games=1)
 
@@ -35,8 +44,9 @@ def test_without_workers_there_is_one_split_and_one_game_may_be_all() -> None:
 @pytest.mark.parametrize(
     ("settings", "rows", "agents", "message"),
     [
-        ({"workers": 3}, 32, 1, "32 rows = 32 games .* 3 workers x any number of games in 2 splits.* a multiple of 6"),
-        ({"workers": 2, "games_per_worker": 8}, 32, 1, "2 workers x 8 games in 2 splits.* time_horizon 16"),
+        ({"workers": 3}, 32, 1, "32 rows = 32 games .* 3 workers x any number of games; .* a multiple of 3"),
+        ({"workers": 3, "splits": 2}, 32, 1, "3 workers x any number of games in 2 splits.* a multiple of 6"),
+        ({"workers": 2, "games_per_worker": 8}, 32, 1, "2 workers x 8 games; .* time_horizon 16"),
         ({"workers": 2}, 33, 2, "33 rows, but a game has 2 agents"),
     ],
 )

@@ -8,6 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 from counting_game import AGENT, CHOICES, DECISION, SEED
 from counting_policy import CountingPolicy, counting_collector, own, played
 
@@ -370,6 +371,15 @@ def test_splits_are_decided_for_side_by_side_and_nothing_else_changes(threads, s
         assert ends == ended
         for name in ("actions", "log_probs", "rewards", "states", "versions"):
             np.testing.assert_array_equal(getattr(page, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize(("beside", "compiled", "splits"), [(True, True, 1), (True, False, 2), (False, True, 2)])
+def test_splits_overlap_where_no_learner_fills_the_cores(beside, compiled, splits) -> None:
+    """A device works for itself: half of the games step meanwhile."""
+    place = Placement(torch.device("cpu"), compiled=compiled)
+    with counting_collector(8, sampling={"asynchronous": beside}, place=place) as s:
+        assert s.plan.splits == splits
+        assert played(s).rollouts[0].agent_steps == 32
 
 
 @pytest.mark.parametrize(("policy", "side_by_side"), [(Meeting(0.05), True), (Meeting(0.05, jostle=0.5), False)])

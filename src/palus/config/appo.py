@@ -93,10 +93,11 @@ class Sampling(Section):
         description="Games of each process; 0 means as many as buffer_size / time_horizon needs, of sac one for each "
         "split.",
     )
-    splits: Count = Field(
-        default=2,
+    splits: CountOrZero = Field(
+        default=0,
         description="Groups of a worker's games: one steps while another is decided for, or all are decided for at "
-        "once on several threads.",
+        "once on several threads. 0 means 2 where the games divide so, but 1 on a CPU whose cores a learner fills "
+        "meanwhile (`asynchronous`): one large batch costs less than two.",
     )
     asynchronous: Literal["auto", True, False] = Field(
         default="auto",

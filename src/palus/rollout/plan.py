@@ -87,16 +87,25 @@ def plan_matches(run: RunFile, rows: int) -> tuple[int, int]:
 def worker_rows(run: RunFile, agents: int, learning: int) -> int:
     """Rows of all agents, so that those that learn fill a rollout in `time_horizon` decisions. learning: of a match."""
     first, s = next(iter(run.behaviors.values())), run.palus.sampling
-    share = s.games_per_worker or (s.splits if s.workers else 1)
+    share = s.games_per_worker or _splits(s, False)[0]
     matches = run.palus.num_matches or max(s.workers, 1) * share
     return first.rollout_rows(learning, matches) // first.time_horizon * agents // learning
 
 
-def plan_workers(settings: Sampling, rows: int, agents: int, neighbours: int = 1) -> WorkerPlan:
+def _splits(settings: Sampling, beside: bool) -> list[int]:
+    """How many, and the next best; without workers there is nothing to overlap."""
+    if not settings.workers or (beside and not settings.splits):
+        return [1]
+    return [settings.splits] if settings.splits else [2, 1]
+
+
+def plan_workers(
+    settings: Sampling, rows: int, agents: int, neighbours: int = 1, *, beside: bool = False
+) -> WorkerPlan:
     """Divide the games that have `rows` agents in all. ConfigError, with the arithmetic, where they do not divide.
 
-    workers -1 takes as many physical cores as divide the games. Without workers there is nothing to overlap: one split.
-    neighbours: as in `Share`.
+    workers -1 takes as many physical cores as divide the games. neighbours: as in `Share`. beside: a learner is at work
+    on the same cores meanwhile.
     """
     games = rows // agents
     if games < 1 or rows % agents:
@@ -104,24 +113,22 @@ def plan_workers(settings: Sampling, rows: int, agents: int, neighbours: int = 1
             f"buffer_size / time_horizon = {rows} rows, but a game has {agents} agents; "
             f"make buffer_size a multiple of time_horizon x {agents}"
         )
-    splits = settings.splits if settings.workers else 1
-    share = settings.games_per_worker
-    workers = settings.workers
-    if workers < 0:
-        cores = max(physical_cores() // neighbours, 1)
-        fitting = [n for n in range(1, cores + 1) if games % (n * splits) == 0]
-        workers = games // share if share else max(fitting, default=1)
-    processes = max(workers, 1)
-    if games % (processes * splits) or (share and processes * share != games):
-        asked = f"{workers} workers x {share or 'any number of'} games in {splits} splits"
-        step = agents * processes * splits
-        raise ConfigError(
-            f"buffer_size / time_horizon = {rows} rows = {games} games of {agents} agents, which palus.sampling cannot "
-            f"divide into {asked}; make buffer_size / time_horizon "
-            + (f"{agents * processes * share}" if share else f"a multiple of {step}")
-            + ", or change workers, games_per_worker, splits or, of sac, palus.num_matches"
-        )
-    return WorkerPlan(workers, splits, games // (processes * splits))
+    share, cores = settings.games_per_worker, max(physical_cores() // neighbours, 1)
+    for splits in _splits(settings, beside):
+        workers = settings.workers
+        if workers < 0:
+            fitting = [n for n in range(1, cores + 1) if games % (n * splits) == 0]
+            workers = games // share if share else max(fitting, default=1)
+        processes = max(workers, 1)
+        if games % (processes * splits) == 0 and (not share or processes * share == games):
+            return WorkerPlan(workers, splits, games // (processes * splits))
+    asked = f"{workers} workers x {share or 'any number of'} games" + (f" in {splits} splits" if splits > 1 else "")
+    raise ConfigError(
+        f"buffer_size / time_horizon = {rows} rows = {games} games of {agents} agents, which palus.sampling cannot "
+        f"divide into {asked}; make buffer_size / time_horizon "
+        + (f"{agents * processes * share}" if share else f"a multiple of {agents * processes * splits}")
+        + ", or change workers, games_per_worker, splits or, of sac, palus.num_matches"
+    )
 
 
 def usable_cpus() -> list[int]:

@@ -68,7 +68,7 @@ class WorkerCollector:
         Raises ConfigError when the games do not divide evenly, StorageError without memory, and, here or from
         `collect`, EnvError when games cannot be made.
         """
-        self.plan = plan_workers(settings, rows, spec.num_agents, share.neighbours)
+        self.plan = plan_workers(settings, rows, spec.num_agents, share.neighbours, beside=beside and place.compiled)
         self._spec, self._rows, self._horizon = spec, rows, horizon
         self._make, self._pages = make, 2 if beside else 1
         everybody = {**learners, **(members or {})}
