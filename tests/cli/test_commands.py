@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import json
 import os
 import pty
@@ -18,6 +20,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from palus import __version__
+from palus.__main__ import main
 from palus.arena.referee.replay import read_replay
 from palus.arena.referee.result import MatchResult
 from palus.cli import app, literal
@@ -224,3 +227,16 @@ def test_fidelity_reports_every_unity_policy_beside_its_log(tmp_path: Path):
     assert lmn8r["unity"]["entropy"] == 1.763
     assert official["unity"] is None
     assert [(row["a"], row["b"]) for row in report["cross"]] == [("lmn8r-5.0M", "unity-official-soccertwos")]
+
+
+def test_what_is_imported_is_not_searched_for_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not while it is, and not when the process ends."""
+    before, at_exit = gc.get_threshold(), list[object]()
+    monkeypatch.setattr(sys, "argv", ["palus", "--version"])
+    monkeypatch.setattr(atexit, "register", at_exit.append)
+    try:
+        with pytest.raises(SystemExit):
+            main()
+        assert gc.get_threshold() == (5_000, *before[1:]) and gc.freeze in at_exit
+    finally:
+        gc.set_threshold(*before)
