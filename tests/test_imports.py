@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -43,6 +44,7 @@ class Picture:
         return order.index(imported) < order.index(importer)
 
 
+@cache
 def read_picture() -> Picture:
     text = (ROOT / "ARCHITECTURE.md").read_text()
 
@@ -67,6 +69,7 @@ def modules_in(folder: Path) -> set[str]:
     return files | {path.name for path in folder.iterdir() if any(path.glob("**/*.py"))}
 
 
+@cache
 def top_level_modules() -> set[str]:
     return modules_in(PACKAGE)
 
@@ -75,14 +78,19 @@ class WithoutTypes(ast.NodeTransformer):
     """Drops what stands under `if TYPE_CHECKING`."""
 
     def visit_If(self, node: ast.If) -> ast.If | None:
-        return None if ast.unparse(node.test) == "TYPE_CHECKING" else node
+        return None if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING" else node
 
 
-def imported_modules(path: Path, *, types_too: bool = True) -> Iterator[tuple[str, int]]:
+@cache
+def imported_modules(path: Path, *, types_too: bool = True) -> list[tuple[str, int]]:
     """Absolute dotted names that a file imports anywhere in it, with the line. types_too: those for types alone too."""
-    package = ("palus", *path.relative_to(PACKAGE).parent.parts)
     tree = ast.parse(path.read_text(), str(path))
-    for node in ast.walk(tree if types_too else WithoutTypes().visit(tree)):
+    return list(names_in(tree if types_too else WithoutTypes().visit(tree), path))
+
+
+def names_in(tree: ast.AST, path: Path) -> Iterator[tuple[str, int]]:
+    package = ("palus", *path.relative_to(PACKAGE).parent.parts)
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -92,8 +100,13 @@ def imported_modules(path: Path, *, types_too: bool = True) -> Iterator[tuple[st
             yield from ((f"{module}.{alias.name}", node.lineno) for alias in node.names)
 
 
+@cache
+def source_files() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
 def all_imports(*, types_too: bool = True) -> Iterator[tuple[Path, str, int]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in source_files():
         for name, line in imported_modules(path, types_too=types_too):
             yield path.relative_to(PACKAGE), name, line
 
@@ -141,9 +154,7 @@ def test_imports_point_one_way() -> None:
 
 def test_no_module_imports_itself_over_others() -> None:
     """Not even late, within a function; what is imported for its types alone does not count."""
-    paths = {
-        ".".join(("palus", *path.relative_to(PACKAGE).with_suffix("").parts)): path for path in PACKAGE.rglob("*.py")
-    }
+    paths = {".".join(("palus", *path.relative_to(PACKAGE).with_suffix("").parts)): path for path in source_files()}
     modules = {name.removesuffix(".__init__"): path for name, path in paths.items()}
     graph = {}
     for importer, path in modules.items():
