@@ -13,41 +13,14 @@ from running_arena import Arena
 from small_run import make_run
 
 
-@pytest.fixture
-def arena(tmp_path: Path) -> Iterator[Arena]:
-    running = Arena(tmp_path / "arena", tmp_path / "home")
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    """One for both tests; the second ends it."""
+    folder = tmp_path_factory.mktemp("running")
+    running = Arena(folder / "arena", folder / "home")
     yield running
     running.process.kill()
     running.process.communicate()
-
-
-def test_an_arena_says_what_to_do_plays_and_stops_cleanly_on_ctrl_c(arena: Arena, tmp_path: Path) -> None:
-    said = "".join(arena.said)
-    assert "Isolation of models: " in said
-    assert re.search(rf"palus push results/mine \S+/mine --hub {arena.url}", said)
-    token = arena.data / "admin.token"
-    assert stat.S_IMODE(token.stat().st_mode) == 0o600
-    arena.wait_for_matches(2)
-
-    refused = arena.run("arena", "--data", str(arena.data), "--port", "0")
-    assert refused.returncode == 2 and "runs on this data folder already" in refused.stderr
-    made = arena.run("account", "add", "lab", "--scope", "runner", "--data", str(arena.data))
-    (tmp_path / "token").write_text(made.stdout)
-    worker = arena.run(
-        "worker", "--arena", arena.url, "--token-file", str(tmp_path / "token"), "--name", "pc", "--max-jobs", "1"
-    )
-    assert worker.returncode == 0, worker.stderr
-    assert "lab/pc" in {line["name"] for line in arena.read("status")["workers"]}
-
-    code, rest = arena.interrupt()
-    assert code == 0, rest
-    assert "The arena has stopped; nothing is lost." in rest and "Traceback" not in rest
-
-    audited = arena.run("audit", "--sample", "100%", "--data", str(arena.data))
-    assert audited.returncode == 0 and "the hash chain is whole" in audited.stdout, audited.stdout
-    assert arena.run("recompute", "--data", str(arena.data)).returncode == 0
-    unknown = arena.run("verify", "nonsense", "--data", str(arena.data))
-    assert unknown.returncode == 2 and "no match nonsense" in unknown.stderr
 
 
 CARD = """---
@@ -80,9 +53,36 @@ def test_a_newcomer_needs_huggingface_hub_alone_and_a_hostile_model_stops_nothin
     arena.wait_for_matches(arena.read("status")["matches"] + 2)
 
 
-def test_an_arena_goes_on_where_it_stopped(arena: Arena, tmp_path: Path) -> None:
+def test_an_arena_says_what_to_do_plays_stops_cleanly_on_ctrl_c_and_goes_on_where_it_stopped(
+    arena: Arena, tmp_path: Path
+) -> None:
+    said = "".join(arena.said)
+    assert "Isolation of models: " in said
+    assert re.search(rf"palus push results/mine \S+/mine --hub {arena.url}", said)
+    token = arena.data / "admin.token"
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
     arena.wait_for_matches(2)
-    assert arena.interrupt()[0] == 0
+
+    refused = arena.run("arena", "--data", str(arena.data), "--port", "0")
+    assert refused.returncode == 2 and "runs on this data folder already" in refused.stderr
+    made = arena.run("account", "add", "lab", "--scope", "runner", "--data", str(arena.data))
+    (tmp_path / "token").write_text(made.stdout)
+    worker = arena.run(
+        "worker", "--arena", arena.url, "--token-file", str(tmp_path / "token"), "--name", "pc", "--max-jobs", "1"
+    )
+    assert worker.returncode == 0, worker.stderr
+    assert "lab/pc" in {line["name"] for line in arena.read("status")["workers"]}
+
+    code, rest = arena.interrupt()
+    assert code == 0, rest
+    assert "The arena has stopped; nothing is lost." in rest and "Traceback" not in rest
+
+    audited = arena.run("audit", "--sample", "10%", "--data", str(arena.data))
+    assert audited.returncode == 0 and "the hash chain is whole" in audited.stdout, audited.stdout
+    assert arena.run("recompute", "--data", str(arena.data)).returncode == 0
+    unknown = arena.run("verify", "nonsense", "--data", str(arena.data))
+    assert unknown.returncode == 2 and "no match nonsense" in unknown.stderr
+
     again = Arena(arena.data, tmp_path / "home")
     before = again.read("status")["matches"]
     assert before >= 2

@@ -156,9 +156,9 @@ def test_a_process_that_gets_no_processor_time_is_not_to_blame(sandbox: Sandbox,
 
 
 def test_units_on_several_threads_share_a_sandbox(sandbox: Sandbox):
-    units = [unit(BASIC, EAGER, seed) for seed in range(3)]
+    units = [unit(BASIC, EAGER, seed) for seed in range(2)]
     alone = [play_unit(u, LIMITS, sandbox=sandbox) for u in units]
-    with ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(2) as pool:
         together = list(pool.map(lambda u: play_unit(u, LIMITS, sandbox=sandbox), units))
     assert together == alone
 
