@@ -88,8 +88,9 @@ def test_an_init_path_to_a_behavior_finds_the_file_of_all(source: str | None, tm
 
 @pytest.mark.parametrize("trainer", ["ppo", "sac"])
 def test_a_run_learns_on_from_the_weights_of_another(trainer: str, first: Path) -> None:
+    seldom = ", steps_per_update: 20" if trainer == "sac" else ""
     words = [f"behaviors.SoccerTwos={{trainer_type: {trainer}, max_steps: 600, summary_freq: 256, hyperparameters: "
-             "{batch_size: 64, buffer_size: 256}, network_settings: {hidden_units: 8}}"]  # fmt: skip
+             f"{{batch_size: 64, buffer_size: 256{seldom}}}, network_settings: {{hidden_units: 8}}}}"]  # fmt: skip
     train(first, "--run-id", f"{trainer} a", *words)
     begun = train(first, "--run-id", f"{trainer} b", f"checkpoint_settings.initialize_from={trainer} a", *words)
     assert " Step: " in begun and not same(weights(first / f"{trainer} a"), weights(first / f"{trainer} b"))

@@ -193,7 +193,7 @@ def test_ranks_that_start_again_do_not_call_those_of_before() -> None:
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     told = {"WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port}
     told |= {"TORCHELASTIC_RUN_ID": "test", "TORCHELASTIC_USE_AGENT_STORE": True}
-    for first in (0, 1, 0):
+    for first in (0, 1):
         processes = []
         for rank in (first, 1 - first):
             own = environment() | {name: str(value) for name, value in (told | {"RANK": rank}).items()}
