@@ -76,6 +76,7 @@ def test_ctrl_c_before_the_first_page_ends_a_run_with_a_checkpoint(tmp_path: Pat
     run.check_nothing_is_left()
 
 
+@pytest.mark.slow
 def test_a_run_killed_before_the_first_page_leaves_nothing(tmp_path: Path) -> None:
     run = Training(tmp_path)
     run.wait_for(LAST_WORDS_BEFORE_THE_FIRST_PAGE)

@@ -83,6 +83,7 @@ def test_checkpoints_leave_what_is_published(tmp_path: Path) -> None:
     assert "Trained with palus for 1,024 engine frames in 1.5 minutes." in card
 
 
+@pytest.mark.slow
 def test_games_played_beside_the_learner_teach_the_same(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "learn"))
     train(run_file(tmp_path, workers=2))
@@ -128,7 +129,7 @@ def test_games_are_played_beside_the_learner_where_workers_step_them_and_lag_is_
     parts.close()
 
 
-@pytest.mark.parametrize("asynchronous", ["auto", "false"])
+@pytest.mark.parametrize("asynchronous", ["auto", pytest.param("false", marks=pytest.mark.slow)])
 def test_a_run_resumed_from_a_checkpoint_equals_the_uninterrupted_one(
     asynchronous: str, tmp_path: Path, monkeypatch
 ) -> None:

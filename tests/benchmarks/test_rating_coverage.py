@@ -17,7 +17,9 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize(
+    "name", [name if name == "wide" else pytest.param(name, marks=pytest.mark.slow) for name in FIELDS]
+)
 def test_intervals_hold_in_fields_that_differ_from_the_expected_one(name: str) -> None:
     # With a prior of 350 points and one dispersion: 0.87, 0.84 and 0.90 of all; 0.72, 0.62 and 0.74 of the leaders.
     found = rating_coverage.measure(FIELDS[name], seed=3)

@@ -20,6 +20,7 @@ def command(file: Path, *options: str) -> list[str]:
     return [sys.executable, "-m", "palus", "league", str(file), "--results-dir", results, *options]
 
 
+@pytest.mark.cluster
 def test_a_league_goes_on_after_a_run_and_then_everybody_s_parent_was_killed(tmp_path: Path) -> None:
     file, root = write_file(tmp_path), tmp_path / "results" / "cup"
 

@@ -94,6 +94,7 @@ def learned(
 IN_PROCESS = {"sampling": {"workers": 0}}
 
 
+@pytest.mark.slow
 def test_ppo_with_an_lstm_remembers_and_without_it_cannot(tmp_path: Path) -> None:
     memory = {"memory_size": 32, "sequence_length": 8}
     with_memory = {"trainer_type": "ppo", "network_settings": {"memory": memory}}
@@ -114,7 +115,7 @@ def test_ppo_learns_from_pictures(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not int8.largest_factor(), reason="this CPU, or this torch, has no exact products of int8")
-@pytest.mark.parametrize("trainer", ["ppo", "appo"])
+@pytest.mark.parametrize("trainer", ["ppo", pytest.param("appo", marks=pytest.mark.slow)])
 def test_pictures_are_learned_from_where_policies_act_in_int8(
     trainer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,7 +150,9 @@ def test_pictures_are_learned_from_where_policies_act_in_int8(
     assert "int8" not in ended("exact", "palus.acting=exact")
 
 
-@pytest.mark.parametrize("trainer", ["ppo", "poca", "appo", "sac"])
+@pytest.mark.parametrize(
+    "trainer", ["ppo", "appo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("poca", "sac"))]
+)
 def test_a_forbidden_choice_is_never_made_and_the_best_of_the_rest_is_learned(trainer: str, tmp_path: Path) -> None:
     feed_forward = {"trainer_type": trainer, "network_settings": {"memory": None}}
     steps = 6_000 if trainer == "sac" else 12_000
@@ -162,6 +165,7 @@ def test_a_forbidden_choice_is_never_made_and_the_best_of_the_rest_is_learned(tr
     assert (chances[:, [1, 3]] == 0).all() and np.allclose(chances.sum(1), 1)
 
 
+@pytest.mark.slow
 def test_ppo_aims_in_a_gymnasium_game_with_continuous_actions(tmp_path: Path) -> None:
     options = {"env_options": {"id": "small_games:Aim-v0"}}
     behavior = {"trainer_type": "ppo", "hyperparameters": {"num_epoch": 6}}
@@ -189,21 +193,25 @@ def test_ppo_learns_a_pettingzoo_game_in_worker_processes(tmp_path: Path, monkey
     assert found > 3.6
 
 
+@pytest.mark.slow
 def test_mapoca_credits_those_who_left_in_worker_processes(tmp_path: Path) -> None:
     sampling = {"collector": "workers", "workers": 2}
     (found,) = learned(tmp_path, "RescueToy", 24_000, {"RescueToy": {"trainer_type": "poca"}}, sampling=sampling)
     assert found > 0.45  # the group's 1 is paid to one of two
 
 
-def test_appo_learns_a_batched_game_in_process_and_ends_soccer_in_workers(tmp_path: Path) -> None:
-    (tmp_path / "b").mkdir()
+@pytest.mark.slow
+def test_appo_learns_a_batched_game_in_process(tmp_path: Path) -> None:
     (found,) = learned(
         tmp_path, "DuelToy", 24_000, {"DuelToy": {"trainer_type": "appo"}}, env_options={"cooperative": True}
     )
     assert found > 0.9
+
+
+def test_appo_ends_soccer_in_workers(tmp_path: Path) -> None:
     soccer = {"SoccerTwos": {"trainer_type": "appo", "self_play": {"save_steps": 500}}}
     workers = {"sampling": {"collector": "workers", "workers": 2}}
-    assert len(learned(tmp_path / "b", "SoccerTwos", 2_000, soccer, baseline_interval=0, **workers)) == 1
+    assert len(learned(tmp_path, "SoccerTwos", 2_000, soccer, baseline_interval=0, **workers)) == 1
 
 
 @pytest.mark.slow
@@ -229,7 +237,7 @@ def test_appo_learns_soccer_from_both_sides_of_matches_in_one_process(tmp_path: 
     assert share > 0.7
 
 
-@pytest.mark.parametrize("collector", ["in_process", "workers"])
+@pytest.mark.parametrize("collector", ["in_process", pytest.param("workers", marks=pytest.mark.slow)])
 def test_two_behaviors_that_see_different_things_both_learn(collector: str, tmp_path: Path) -> None:
     both = {"Striker": {"trainer_type": "ppo"}, "Keeper": {"trainer_type": "ppo"}}
     sampling = {"collector": collector, "workers": 2}

@@ -124,7 +124,7 @@ def test_a_free_for_all_of_three_teams_is_learned_and_rated(tmp_path):
     assert run.league.elo[0] > 1210 and run.league.payoffs.cells
 
 
-@pytest.mark.parametrize(("learning", "sign"), [("Pursuer", 1), ("Evader", -1)])
+@pytest.mark.parametrize(("learning", "sign"), [("Pursuer", 1), pytest.param("Evader", -1, marks=pytest.mark.slow)])
 def test_each_of_two_unequal_teams_learns_against_the_other(tmp_path, learning, sign):
     run = started(tmp_path, "Pursuit", "Pursuer", "Evader")
     run.league.turns.learning_side = 0 if learning == "Pursuer" else 1

@@ -59,7 +59,7 @@ def run_operations(hub: RunningHub, python: Path, folder: Path, **extra: str) ->
     return done.stdout
 
 
-@pytest.mark.parametrize("version", [CURRENT, "1.4.0", "0.36.0"])
+@pytest.mark.parametrize("version", [CURRENT, pytest.param("1.4.0", marks=pytest.mark.slow), "0.36.0"])
 def test_a_client_does_everything_it_does_with_the_reference_hub(hub: RunningHub, tmp_path: Path, version: str) -> None:
     assert "all operations passed" in run_operations(hub, client_python(version), tmp_path)
 
@@ -68,6 +68,7 @@ def test_an_old_client_sends_large_files_by_lfs(lfs_hub: RunningHub, tmp_path: P
     assert "all operations passed" in run_operations(lfs_hub, client_python("0.36.0"), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_new_client_without_xet_sends_large_files_by_lfs(lfs_hub: RunningHub, tmp_path: Path) -> None:
     assert "all operations passed" in run_operations(lfs_hub, client_python(CURRENT), tmp_path, **NO_XET)
 

@@ -57,7 +57,9 @@ def files_on_disk(folder: Path) -> set[str]:
     return {path.name for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("pieces", [0, 3, 6])
+@pytest.mark.parametrize(
+    "pieces", [pytest.param(0, marks=pytest.mark.slow), 3, pytest.param(6, marks=pytest.mark.slow)]
+)
 def test_a_kill_in_the_middle_of_a_push_leaves_the_repository_as_it_was(tmp_path: Path, pieces: int) -> None:
     with running_hub(tmp_path) as hub:
         token = hub.token("ada")

@@ -12,11 +12,12 @@ def test_the_cart_pole_keeps_the_contract(agents):
     check_env(CartPole(3, agents), make=lambda n: CartPole(n, agents), decisions=80)
 
 
-@pytest.mark.parametrize("trainer", ["ppo", "poca"])
+@pytest.mark.parametrize("trainer", ["ppo", pytest.param("poca", marks=pytest.mark.slow)])
 def test_large_returns_are_learned(trainer):
     assert train("cart-pole", trainer, "none", 1, share=1.0)["score"]["decisions of 500"] > 450
 
 
+@pytest.mark.slow
 def test_clipping_values_in_units_of_returns_stops_that():
     # Mostly the first seed; on some processor, in other bits, it may get away with it.
     scores = (train("cart-pole", "ppo", "absolute", seed, share=1.0)["score"] for seed in (1, 2, 3))

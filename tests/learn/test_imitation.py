@@ -54,6 +54,7 @@ class Chain:
 
 NOVELTY = "rnd={strength: 0.1, learning_rate: 0.001}"
 CURIOSITY = "curiosity={strength: 0.1, learning_rate: 0.001, network_settings: {hidden_units: 32}}"
+PPO_AND_SLOWER = [name if name == "ppo" else pytest.param(name, marks=pytest.mark.slow) for name in TRAINERS]
 SEEDS = [1, pytest.param(0, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
 
 
@@ -97,7 +98,7 @@ class Doors:
 
 
 @pytest.mark.parametrize("signal", ["rnd", "curiosity"])
-@pytest.mark.parametrize("trainer", TRAINERS)
+@pytest.mark.parametrize("trainer", PPO_AND_SLOWER)
 def test_every_trainer_goes_where_there_is_something_new(trainer: str, signal: str) -> None:
     toy = Doors(2 if trainer == "poca" else 1)
     settings = (f"reward_signals={{{signal}: {{network_settings: {{hidden_units: 32}}}}}}", *PACE.get(trainer, ()))
@@ -154,7 +155,7 @@ def test_every_trainer_clones_an_expert_without_any_pay(trainer: str, shown: str
     assert play.score > 0.75
 
 
-@pytest.mark.parametrize("trainer", TRAINERS)
+@pytest.mark.parametrize("trainer", PPO_AND_SLOWER)
 def test_an_expert_s_memory_is_cloned(trainer: str, tmp_path: Path) -> None:
     """What it names in the end was shown at first."""
     cues, nothing = np.random.default_rng(0).integers(0, 2, 256), np.zeros(Recall.LENGTH, np.float32)

@@ -11,7 +11,9 @@ from palus.learn.ppo import PPO
 from palus.rollout.collector import InProcessCollector
 from palus.rollout.rollout import FROZEN, Seat
 
-TRAINERS = pytest.mark.parametrize(("algorithm", "trainer"), [(PPO, "ppo"), (POCA, "poca")])
+TRAINERS = pytest.mark.parametrize(
+    ("algorithm", "trainer"), [(PPO, "ppo"), pytest.param(POCA, "poca", marks=pytest.mark.slow)]
+)
 
 
 class Training:
@@ -77,12 +79,15 @@ def test_poca_credits_an_agent_that_left_before_the_reward_came():
     assert np.mean(curve[-5:]) > 0.95
 
 
+@pytest.mark.slow
 def test_ppo_with_shared_reward_does_not():
     curve = Training("RescueToy", (PPO, "ppo")).train(40, group_pay(2))
     assert np.mean(curve[-5:]) < 0.5
 
 
-@pytest.mark.parametrize("makers", [((PPO, "ppo"), (POCA, "poca")), ((POCA, "poca"), (PPO, "ppo"))])
+@pytest.mark.parametrize(
+    "makers", [((PPO, "ppo"), (POCA, "poca")), pytest.param(((POCA, "poca"), (PPO, "ppo")), marks=pytest.mark.slow)]
+)
 def test_two_behaviors_in_one_match_both_learn(makers):
     def hits(episodes):
         return [float(np.mean([e.stats["hits"] for e in episodes if e.policy == k])) for k in (0, 1)]

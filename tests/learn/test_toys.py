@@ -11,7 +11,9 @@ from palus.types import Continuous, Discrete
 
 LSTM = "network_settings.memory={memory_size: 32, sequence_length: 4}"
 GRU = "network_settings.memory={kind: gru, memory_size: 16, sequence_length: 5}"
-TRAINERS = pytest.mark.parametrize(("make", "trainer"), [(PPO, "ppo"), (POCA, "poca")])
+TRAINERS = pytest.mark.parametrize(
+    ("make", "trainer"), [(PPO, "ppo"), pytest.param(POCA, "poca", marks=pytest.mark.slow)]
+)
 
 
 def learn(make, trainer, toy, updates, *more):

@@ -182,8 +182,22 @@ def end(process, blow):
 
 
 @linux
-@pytest.mark.parametrize("asynchronous", [False, True])
-@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("blow", "asynchronous"),
+    [
+        (signal.SIGKILL, False),
+        (signal.SIGINT, True),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                (signal.SIGKILL, True),
+                (signal.SIGTERM, False),
+                (signal.SIGTERM, True),
+                (signal.SIGINT, False),
+            )
+        ),
+    ],
+)
 def test_nothing_outlives_the_main_process(blow, asynchronous, tmp_path) -> None:
     settings = json.dumps({"workers": 2, "asynchronous": asynchronous})
     script = Path(__file__).with_name("collecting_run.py")

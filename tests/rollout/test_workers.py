@@ -356,7 +356,10 @@ class Meeting(CountingPolicy):
         return super().act(observations, states, masks)
 
 
-@pytest.mark.parametrize(("threads", "splits", "at_once"), [(1, 2, 1), (2, 2, 2), (2, 4, 2), (4, 2, 2)])
+@pytest.mark.parametrize(
+    ("threads", "splits", "at_once"),
+    [(1, 2, 1), (2, 2, 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((2, 4, 2), (4, 2, 2)))],
+)
 def test_splits_are_decided_for_side_by_side_and_nothing_else_changes(threads, splits, at_once) -> None:
     pages, policies = [], []
     for number in (1, threads):

@@ -73,6 +73,7 @@ def test_killed_engines_and_workers_are_replaced_and_leave_nothing() -> None:
     eventually(lambda: not any(Path("/proc", str(pid)).exists() for pid in seen))
 
 
+@pytest.mark.slow
 def test_an_engine_that_hangs_is_replaced_with_its_worker() -> None:
     with doom_collector(timeout=8.0) as s:
         s.collect()

@@ -122,6 +122,7 @@ class Runs:
         return (decisions % 2).astype(np.float32)[:, None], states
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_killed_or_hung_doom_engine_costs_time_and_no_episode(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")

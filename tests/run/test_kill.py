@@ -33,9 +33,10 @@ def ended(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     return state, json.loads((folder / "debug" / "league" / "league.json").read_text()), snapshots
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kills", "overrides"),
-    [(3, ()), pytest.param(20, (), marks=pytest.mark.slow), pytest.param(5, (ROLES,), marks=pytest.mark.slow)],
+    [(20, ()), (5, (ROLES,))],
 )
 def test_killed_at_random_instants_a_run_ends_with_the_league_of_the_one_left_alone(
     tmp_path: Path, kills: int, overrides: tuple[str, ...]

@@ -145,7 +145,7 @@ def trained(folder: Path, *more: str) -> str:
     return result.output
 
 
-@pytest.mark.parametrize("collector", ["in_process", "workers"])
+@pytest.mark.parametrize("collector", ["in_process", pytest.param("workers", marks=pytest.mark.slow)])
 def test_a_run_practises_its_lessons_and_a_resumed_one_goes_on_as_if_nothing_had_been(
     collector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,7 @@ def told(folder, *more):
     return lines, books
 
 
-@pytest.mark.parametrize("more", [(), ("palus.league.counting=reference",)])
+@pytest.mark.parametrize("more", [(), pytest.param(("palus.league.counting=reference",), marks=pytest.mark.slow)])
 def test_what_was_put_off_tells_what_it_would_have_told_at_once(tmp_path, monkeypatch, more):
     monkeypatch.setattr(palus.train, "BOOK_SECONDS", -1.0)
     at_once = told(tmp_path / "at_once", *more)

@@ -45,7 +45,7 @@ def assert_same(a, b, path="state"):
         assert a == b, path
 
 
-@pytest.mark.parametrize("trainer", ["ppo", "poca", "sac"])
+@pytest.mark.parametrize("trainer", ["ppo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("poca", "sac"))])
 def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path, trainer):
     settings = [f"trainer_type={trainer}", "network_settings.normalize=true"]
     if trainer == "sac":  # 2048 rows: the buffer has come around when the run is cut

@@ -430,6 +430,7 @@ def test_groups_learn_over_the_wire(served: Any, tmp_path: Path, capsys: Any) ->
     assert first < 0.5 and last > 0.75
 
 
+@pytest.mark.slow
 def test_a_behavior_that_appears_in_mid_run_learns_over_the_wire(tmp_path: Path) -> None:
     path = executable(tmp_path, "exec sleep 60")
     small = ["behaviors.B.hyperparameters.buffer_size=100", "env_settings.timeout_wait=20"]

@@ -68,7 +68,7 @@ def test_a_served_game_passes_gymnasium_s_checker(served: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("game", ["RescueToy", "Pursuit"])
+@pytest.mark.parametrize("game", ["RescueToy", pytest.param("Pursuit", marks=pytest.mark.slow)])
 def test_a_served_game_passes_pettingzoo_s_checkers(game: str, served: Any) -> None:
     path, start = served(game)
     env = UnityParallelEnv(path, 3, **start)

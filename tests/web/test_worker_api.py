@@ -384,7 +384,10 @@ def test_reports_of_brackets_and_commas_are_not_read(served: Served, monkeypatch
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "end",
+    [*(pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGINT, signal.SIGTERM)), signal.SIGKILL],
+)
 def test_a_worker_that_a_signal_ends_is_started_again_and_ends_with_its_parent(
     served: Served, tmp_path: Path, end: int
 ) -> None:

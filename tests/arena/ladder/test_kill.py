@@ -81,7 +81,8 @@ def finish(store: Store) -> None:
     Scheduler(store, SETTINGS, []).link()
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [5, 60])
 def test_killing_processes_at_random_instants_loses_and_doubles_no_match(tmp_path: Path, kills: int) -> None:
     data, pool = tmp_path / "arena", tmp_path / "pool"
     write_models(pool)
