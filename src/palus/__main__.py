@@ -6,7 +6,7 @@ import sys
 
 YOUNG_OBJECTS = 5_000
 """New containers between two looks for garbage. What is imported stays: to look after every 700 of them, and through
-all of them at the end, takes a sixth of a start."""
+all of them at the end, costs time at every start."""
 
 
 def main() -> None:

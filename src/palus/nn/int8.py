@@ -297,15 +297,12 @@ def largest_factor() -> int:
     127 on CPUs that cut sums of two at 32,767 (AVX2, AVX-512 without VNNI), 0 where other builds of torch have no such
     products. Known by answers, so always the same on one machine.
     """
-    for most in (255, LARGEST):
-        try:
-            product = _product(torch.full((32, 64), float(LARGEST)), torch.zeros(32), Grid(1.0, 0))
-            found = product(torch.full((16, 64), most, dtype=torch.uint8))
-        except (AttributeError, NotImplementedError, RuntimeError):
-            return 0
-        if (found == 64.0 * most * LARGEST).all():
-            return most
-    return 0
+    try:
+        product = _product(torch.full((32, 64), float(LARGEST)), torch.zeros(32), Grid(1.0, 0))
+        sums = {most: product(torch.full((16, 64), most, dtype=torch.uint8)) for most in (255, LARGEST)}
+    except (AttributeError, NotImplementedError, RuntimeError):  # of which one depends on the build
+        return 0
+    return next((most for most, found in sums.items() if (found == 64.0 * most * LARGEST).all()), 0)
 
 
 Remember = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
