@@ -194,6 +194,8 @@ def gradient_error(trainer: str, path: MatmulPath) -> float:
         each.activate()
         SparseLinear.compiled = skips
         learner = ALGORITHMS[trainer](behavior, spec, each.dtype, SEED)
+        if each.name == "int16":
+            learner.network.learn_in_int16()
         flat.append(gradient(learner).double())
     path.activate()
     return float((flat[1] - flat[0]).norm() / flat[0].norm())

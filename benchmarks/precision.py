@@ -1,7 +1,8 @@
-"""Does training in bfloat16 learn as well as in fp32? Learning curves of both over trained steps, same seeds.
+"""Does training in bfloat16, or by int16, learn as well as in fp32? Learning curves over trained steps, same seeds.
 
     python benchmarks/precision.py train --results FOLDER       a run per path and seed; finished ones are skipped
     python benchmarks/precision.py table --results FOLDER       plays the checkpoints, writes results/precision.md
+    python benchmarks/precision.py train --paths highest int16 --hidden 512 ...      whole numbers, of wide layers
 
 No setting was chosen by these seeds. Every run is the preset soccertwos-demo annealed over fewer steps. Each
 checkpoint plays mirrored pairs against random and the ball chaser, and the final teams of the two paths play each
@@ -27,7 +28,7 @@ from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import summarize
 
 BEHAVIOR, PRESET = "SoccerTwos", "soccertwos-demo"
-PATHS = ("highest", "bf16")
+FP32 = "highest"
 OPPONENTS = ("random", "ball-chaser")
 CHECKPOINTS = 4
 
@@ -54,6 +55,7 @@ def train(arguments: argparse.Namespace) -> None:
                 "palus.matmul": path,
                 "palus.threads": 1,
                 "palus.baseline_interval": 0,
+                f"behaviors.{BEHAVIOR}.network_settings.hidden_units": arguments.hidden,
                 f"behaviors.{BEHAVIOR}.max_steps": arguments.steps,
                 f"behaviors.{BEHAVIOR}.checkpoint_interval": arguments.steps // CHECKPOINTS,
             }
@@ -72,7 +74,7 @@ def table(arguments: argparse.Namespace) -> None:
     opponents = [load_player(name, spec) for name in OPPONENTS]
     rows, duels, runs = [], [], []
     for seed in arguments.seeds:
-        for path in PATHS:
+        for path in arguments.paths:
             run = arguments.results / run_name(path, seed)
             runs.append({"name": run.name, "trained": machine.origin(run)})
             for checkpoint in learning_curves.checkpoints(run, BEHAVIOR):
@@ -88,7 +90,7 @@ def table(arguments: argparse.Namespace) -> None:
                             "score": score,
                         }
                     )
-        exact, rounded = (load_player(str(arguments.results / run_name(path, seed)), spec) for path in PATHS)
+        exact, rounded = (load_player(str(arguments.results / run_name(path, seed)), spec) for path in arguments.paths)
         duels.append({"seed": seed, **vars(summarize(play_pairs(rounded, exact, 2 * arguments.pairs, 0)))})
     report = session.report(rows=rows, duels=duels, runs=runs, steps=arguments.steps)
     machine.save(report, arguments.output / "precision.json", markdown)
@@ -96,8 +98,8 @@ def table(arguments: argparse.Namespace) -> None:
 
 def markdown(report: Json) -> str:
     """Steps by path, a column per opponent; then the duels."""
-    lines = []
-    for path in PATHS:
+    lines, paths = [], list(dict.fromkeys(row["path"] for row in report["rows"]))
+    for path in paths:
         for quarter in range(1, CHECKPOINTS + 1):
             steps = report["steps"] * quarter / CHECKPOINTS
             cells = []
@@ -107,12 +109,12 @@ def markdown(report: Json) -> str:
                 cells.append(f"{100 * mean(found):.1f} ({', '.join(f'{100 * s:.1f}' for s in found)})")
             lines.append([path, f"{steps / 1e6:.2f}M", *cells])
     duels = [
-        f"- seed {d['seed']}: bf16 takes {100 * d['score']:.1f} % of the points against fp32 "
+        f"- seed {d['seed']}: {paths[1]} takes {100 * d['score']:.1f} % of the points against fp32 "
         f"({100 * d['interval'][0]:.1f} to {100 * d['interval'][1]:.1f})"
         for d in report["duels"]
     ]
     parts = [
-        "# bfloat16 against fp32",
+        f"# {'bfloat16' if paths[1] == 'bf16' else paths[1]} against fp32",
         "Made by `python benchmarks/precision.py table` from precision.json beside it.",
         machine.caption(report),
         "\n".join(f"- {run['name']}: {machine.trained_at(run['trained'])}" for run in report["runs"]),
@@ -130,7 +132,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("results/precision"), help="folder of the runs")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--seeds", type=int, nargs="+", default=[11, 12, 13])
-    parser.add_argument("--paths", nargs="+", choices=PATHS, default=list(PATHS))
+    parser.add_argument("--paths", nargs=2, default=[FP32, "bf16"], help="fp32, and what it is compared with")
+    parser.add_argument("--hidden", type=int, default=128, help="units of a layer; int16 is for 256 and more")
     parser.add_argument("--steps", type=int, default=4_000_000)
     parser.add_argument("--pairs", type=int, default=100)
     arguments = parser.parse_args()

@@ -199,7 +199,7 @@ def test_a_wrong_environment_parameter_is_named(faults, parameter, message) -> N
         ),
         (
             "{behaviors: {A: {}}, palus: {matmul: fast}}",
-            "run.yaml, palus.matmul: expected one of auto, highest, medium, bf16, found 'fast'",
+            "run.yaml, palus.matmul: expected one of auto, highest, medium, bf16, int16, found 'fast'",
         ),
         (
             "{behaviors: {A: {}}, palus: {sampling: {asynchronous: ture}}}",

@@ -3,10 +3,20 @@
 import pytest
 import torch
 
+from palus.errors import ConfigError
 from palus.nn import matmul
-from palus.nn.matmul import PATHS, MatmulPath, choose, exact_setting, explain, measure, slowness
+from palus.nn.matmul import (
+    PATHS,
+    MatmulPath,
+    choose,
+    exact_setting,
+    explain,
+    fastest_everywhere,
+    measure,
+    slowness,
+)
 
-FP32, ROUNDED = 3e-7, 3e-3
+FP32, FINER, ROUNDED = 3e-7, 3e-4, 3e-3
 
 
 @pytest.fixture(autouse=True)
@@ -17,22 +27,29 @@ def precision():
     torch.backends.cudnn.allow_tf32 = rounded
 
 
-def measured(monkeypatch, medium, bf16, medium_error=FP32):
-    """Let the paths have these rates; `highest` has 100."""
+def measured(monkeypatch, medium, bf16, medium_error=FP32, int16=None):
+    """Let the paths have these rates; `highest` has 100. int16: None where there is none."""
     paths = {
         "highest": MatmulPath("highest", 100.0, FP32),
         "medium": MatmulPath("medium", medium, medium_error),
         "bf16": MatmulPath("bf16", bf16, ROUNDED),
+        "int16": MatmulPath("int16", int16, FINER),
     }
     monkeypatch.setattr(matmul, "measure", lambda name, seconds, device: paths[name])
+    monkeypatch.setattr(matmul.int16, "AVAILABLE", int16 is not None)
 
 
 def test_errors_are_those_of_the_number_formats():
-    highest, medium, bf16 = (measure(name, seconds=0.0) for name in PATHS)
+    highest, medium, bf16 = (measure(name, seconds=0.0) for name in PATHS[:3])
     assert highest.error < 2e-6
     assert medium.error < 2e-6 or 1e-3 < medium.error < 1e-2  # rounded where the CPU multiplies in bfloat16
     assert 1e-3 < bf16.error < 1e-2
     assert min(p.gflops for p in (highest, medium, bf16)) > 0
+
+
+@pytest.mark.skipif(not matmul.int16.AVAILABLE, reason="such products take a CPU with AVX2")
+def test_the_error_of_whole_numbers_is_below_that_of_bf16():
+    assert 1e-4 < measure("int16", seconds=0.0).error < 1e-3
 
 
 @pytest.mark.parametrize("rounded", [False, True])
@@ -85,11 +102,39 @@ def test_auto_takes_the_fastest_that_is_worth_its_error(monkeypatch, medium, bf1
     path, seen = choose("auto")
     assert path.name == chosen
     assert path.gflops >= 100.0
-    assert [p.name for p in seen] == list(PATHS)
+    assert [p.name for p in seen] == list(PATHS[:3])
+
+
+@pytest.mark.parametrize(
+    ("bf16", "int16", "chosen"),
+    [(10.0, 109.0, "highest"), (10.0, 111.0, "int16"), (200.0, 219.0, "bf16"), (200.0, 221.0, "int16")],
+)
+def test_whole_numbers_have_to_win_by_a_tenth(monkeypatch, bf16, int16, chosen):
+    measured(monkeypatch, 100.0, bf16, int16=int16)
+    path, seen = choose("auto")
+    assert path.name == chosen and [p.name for p in seen] == list(PATHS)
+    assert "fastest of" in explain(path, seen)
+
+
+@pytest.mark.parametrize(("device", "available"), [("cpu", False), ("meta", True)])
+def test_whole_numbers_take_a_cpu_that_has_them(monkeypatch, device, available):
+    measured(monkeypatch, 100.0, 10.0, int16=500.0 if available else None)
+    with pytest.raises(ConfigError, match=rf"palus.matmul int16: {device} has no such products"):
+        choose("int16", torch.device(device))
+    assert "int16" not in [path.name for path in choose("auto", torch.device(device))[1]]
+
+
+def test_ranks_take_what_all_of_them_have():
+    slow, fast = (MatmulPath("highest", rate, FP32) for rate in (90.0, 100.0))
+    coded = [MatmulPath("int16", rate, FINER) for rate in (120.0, 95.0)]
+    assert fastest_everywhere([[fast, coded[0]], [slow, coded[0]]]) == "int16"
+    assert fastest_everywhere([[fast, coded[0]], [slow, coded[1]]]) == "highest"
+    assert fastest_everywhere([[fast, coded[0]], [slow]]) == "highest"
 
 
 def test_another_program_that_runs_for_a_moment_does_not_change_the_choice(monkeypatch):
     rates = {"highest": [90, 100, 40], "medium": [30, 20, 200], "bf16": [10, 110, 10]}
+    monkeypatch.setattr(matmul.int16, "AVAILABLE", False)
     monkeypatch.setattr(matmul, "measure", lambda name, seconds, device: MatmulPath(name, rates[name].pop(0), FP32))
     path, seen = choose("auto")
     assert path.name == "medium"
@@ -109,7 +154,7 @@ def test_activating_a_path_takes_what_keeps_fp32_except_where_rounding_is_asked_
     finally:
         exact_setting.cache_clear()
     exact = "highest" if rounds else "medium"
-    assert settings == {"highest": exact, "medium": "medium", "bf16": exact}
+    assert settings == {"highest": exact, "medium": "medium", "bf16": exact, "int16": exact}
 
 
 def test_a_path_that_is_slower_here_is_warned_of_with_both_rates(monkeypatch):

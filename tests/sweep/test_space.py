@@ -54,7 +54,7 @@ palus.env_options: {{choice: [{{}}, {{dishes: 3}}]}}
         f"space.yaml, {KEY}.learning_rat: unknown key; did you mean learning_rate?",
         f"space.yaml, {KEY}.num_epoch: expected more than 0, found 0",
         f"space.yaml, {KEY}.beta: expected at least 0, found -1.0",
-        "space.yaml, palus.matmul: expected one of auto, highest, medium, bf16, found 'low'",
+        "space.yaml, palus.matmul: expected one of auto, highest, medium, bf16, int16, found 'low'",
         "space.yaml, behaviors.Menu.time_horizon: no behavior Menu; the file has MenuToy",
     ]
     assert len(told) == 6 and "dishes" in told[5]  # which only the game can know

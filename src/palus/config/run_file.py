@@ -106,8 +106,10 @@ class PalusSettings(Section):
     num_matches: CountOrZero = Field(
         default=0, description="Matches simulated side by side; 0 means automatic. In worker processes, of sac alone."
     )
-    matmul: Literal["auto", "highest", "medium", "bf16"] = Field(
-        default="auto", description="Precision of matrix products; `auto` measures at the start which is fastest."
+    matmul: Literal["auto", "highest", "medium", "bf16", "int16"] = Field(
+        default="auto",
+        description="Precision of matrix products; `auto` measures at the start which is fastest. `int16`: whole "
+        "numbers of 13 bits where a learner multiplies, for CPUs without units for bf16.",
     )
     acting: Literal["auto", "exact"] = Field(
         default="auto",

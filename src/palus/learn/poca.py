@@ -111,7 +111,7 @@ class POCA(OnPolicy):
         S, known, at_once = len(self.signals), M if actions is not None else 0, self.network.rows_at_once // G
         values, baselines = np.zeros((M, S), np.float32), np.zeros((known, G, S), np.float32)
 
-        @torch.inference_mode()
+        @torch.no_grad()
         def evaluate(part: slice | I64) -> None:
             steps = np.arange(M)[part]
             there = self.place.tensor(present[part])

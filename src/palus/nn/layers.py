@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from palus.errors import ModelError
 from palus.nn.bfloat16 import kernel_view
 from palus.nn.graph import Graph
+from palus.nn.int16 import Int16Weights, product
 from palus.nn.parameters import Init, kaiming
 from palus.nn.swish import swish, takes
 from palus.types import F32, AnyArray
@@ -137,11 +138,25 @@ class _Drawn(nn.Module):
 
 
 class Linear(_Drawn, nn.Linear):
-    """A fully connected layer. init: its first weights where a network is initialised as ML-Agents does."""
+    """A fully connected layer. init: its first weights where a network is initialised as ML-Agents does. coded: its
+    weights as codes, where it learns by such products (`palus.nn.int16`); what acts does so in inference mode, and in
+    fp32."""
 
     def __init__(self, in_features: int, out_features: int, init: Init | None = None) -> None:
         super().__init__(in_features, out_features)
         self.init = init or kaiming()
+        self.coded: Int16Weights | None = None
+
+    def pack(self) -> None:
+        """See `palus.nn.parameters.Packing`."""
+        if self.coded is not None:
+            self.coded.load(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., in_features] -> [..., out_features]."""
+        if self.coded is None or torch.is_inference_mode_enabled() or not x.numel():
+            return F.linear(x, self.weight, self.bias)
+        return product(x.reshape(-1, x.shape[-1]), self.weight, self.bias, self.coded).view(*x.shape[:-1], -1)
 
     def in_float32(self, x: Tensor) -> Tensor:
         """`forward` in float32, whatever the weights are kept in."""

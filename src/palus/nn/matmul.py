@@ -3,29 +3,34 @@
 torch's own "medium" goes through oneDNN: on AMD CPUs with AVX-512 that is twice as fast as its "highest" at the same
 error, on CPUs with AMX it rounds inputs to bfloat16, elsewhere it changes nothing. So `highest` takes oneDNN wherever
 that keeps fp32 (`exact_setting`). bfloat16 is the fastest path where the CPU has instructions for it and far the
-slowest where it has none.
+slowest where it has none: there a learner's widest products may be those of whole numbers (`palus.nn.int16`).
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch import Tensor
 
+from palus.errors import ConfigError
+from palus.nn import int16
 from palus.nn.place import CPU
 
 ROWS, WIDTH = 2048, 512
-PATHS = ("highest", "medium", "bf16")
+PATHS = ("highest", "medium", "bf16", "int16")
 SLOWER = 1.25
 """A path that is asked for and slower than another one by this is worth a warning."""
 EXACT_ERROR = 1e-5
 """A path whose relative error stays below this counts as fp32."""
+GAINS = ((EXACT_ERROR, 1.05), (1e-3, 1.1), (math.inf, 1.2))
+"""Below an error, how many times faster than the best before it a path has to be."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +96,16 @@ def measure(
         x32 = torch.randn(ROWS, WIDTH, generator=generator)
         w32 = torch.randn(WIDTH, WIDTH, generator=generator)
         x, w = x32.to(device, path.dtype), w32.to(device, path.dtype)
-        error = _error(torch.nn.functional.linear(x[:64], w).cpu(), x32[:64], w32.T)
+        linear: Callable[[Tensor, Tensor], Tensor] = torch.nn.functional.linear
+        if name == "int16":
+            linear = partial(int16.product, bias=torch.zeros(WIDTH), weights=int16.Int16Weights(w))
+        error = _error(linear(x[:64], w).cpu(), x32[:64], w32.T)
         best, until = float("inf"), time.perf_counter() + seconds
+        w.requires_grad_()
         while time.perf_counter() < until or best == float("inf"):
             start = clock()
-            y = torch.nn.functional.linear(x, w)
-            product = y.T @ x
+            y = linear(x, w)
+            (product,) = torch.autograd.grad(y, w, y.detach())
             if waits:
                 product[0, 0].item()
             best = min(best, clock() - start)
@@ -109,14 +118,20 @@ def measure(
 def choose(setting: str, device: torch.device = CPU.device) -> tuple[MatmulPath, list[MatmulPath]]:
     """The path to use on a device and all that were measured: all there are, or that of the setting and `highest`.
 
-    setting: `auto` or one of PATHS. `auto` takes the fastest; bfloat16 has to beat the best fp32 path by a fifth to be
-    worth its rounding.
+    setting: `auto` or one of PATHS. `auto` takes the fastest, one that rounds only where that is worth it (GAINS).
+    Raises ConfigError for `int16` where there is none.
     """
+    names = tuple(name for name in PATHS if name != "int16" or (device.type == "cpu" and int16.AVAILABLE))
     if setting != "auto":
+        if setting not in names:
+            raise ConfigError(
+                f"palus.matmul {setting}: {device} has no such products, which take a CPU with AVX2; "
+                "remove the key, or resume on a machine like that on which the run began"
+            )
         measured = [measure(name, 0.05, device=device) for name in dict.fromkeys(("highest", setting))]
         return measured[-1], measured
     # In turns, so that another program that runs for a moment slows all of them alike.
-    rounds = [[measure(name, 0.02, device=device) for name in PATHS] for _ in range(3)]
+    rounds = [[measure(name, 0.02, device=device) for name in names] for _ in range(3)]
     measured = [max(tries, key=lambda path: path.gflops) for tries in zip(*rounds, strict=True)]
     return _best(measured), measured
 
@@ -124,21 +139,23 @@ def choose(setting: str, device: torch.device = CPU.device) -> tuple[MatmulPath,
 def _best(measured: Sequence[MatmulPath]) -> MatmulPath:
     best = measured[0]
     for path in measured[1:]:
-        needed = 1.05 if path.error < EXACT_ERROR else 1.2
-        if path.gflops > needed * best.gflops:
+        gain = next(gain for error, gain in GAINS if path.error < error)
+        if path.gflops > gain * best.gflops:
             best = path
     return best
 
 
 def fastest_everywhere(measured: Sequence[Sequence[MatmulPath]]) -> str:
-    """The name of what `choose` takes for a machine that is as slow as the slowest of each path. measured: of each
-    machine all paths, in one order."""
-    return _best([min(paths, key=lambda path: path.gflops) for paths in zip(*measured, strict=True)]).name
+    """The name of what `choose` takes for a machine that is as slow as the slowest of each path, of those that all
+    have. measured: of each machine all paths, in one order."""
+    known = [{path.name: path for path in paths} for paths in measured]
+    common = [name for name in known[0] if all(name in paths for paths in known)]
+    return _best([min((paths[name] for paths in known), key=lambda path: path.gflops) for name in common]).name
 
 
 def explain(path: MatmulPath, measured: Sequence[MatmulPath], device: torch.device = CPU.device) -> str:
     """One line for the start of the log: which path, why, and how fast the measured ones are."""
-    reason = "fastest of the paths measured" if len(measured) == len(PATHS) else "as the run file says, measured"
+    reason = "fastest of the paths measured" if len(measured) > 2 else "as the run file says, measured"
     rates = ", ".join(f"{p.name} {p.gflops:.0f}" for p in measured)
     where = "one thread" if device.type == "cpu" else str(device)
     return f"matmul {path.name}: {reason} on {where} (GFLOP/s: {rates})"

@@ -24,6 +24,7 @@ from palus.nn.cores import Core
 from palus.nn.encoders import Apart, Joint
 from palus.nn.graph import FORBIDDEN, Graph, PolicyOutputs, close_policy, open_policy
 from palus.nn.int8 import Int8Acting, Remember, int8_acting
+from palus.nn.int16 import Int16Weights
 from palus.nn.layers import Activate, Chain, Linear, fully_connected, undrawn
 from palus.nn.parameters import FlatParameters, xavier_uniform
 from palus.nn.place import CPU, Placement
@@ -165,6 +166,12 @@ class Network(nn.Module):
             encoder, core, _ = self._parts[self.sides[0]]
             self.int8 = int8_acting(encoder, core, shapes)
         return self.int8 is not None
+
+    def learn_in_int16(self) -> None:
+        """Compute the products of wide layers by codes wherever it does not act (`palus.nn.int16`)."""
+        for module in self.modules():
+            if type(module) is Linear and Int16Weights.fit(module.weight):
+                module.coded = Int16Weights(module.weight)
 
     def twin(self) -> Network:
         """A network that acts as this one does, until this one changes; then as it did, until it follows."""
@@ -327,7 +334,7 @@ class Network(nn.Module):
         R, side = len(next(iter(observations.values()))), self.sides[-1]
         out = np.empty((R, self.streams), np.float32)
 
-        @torch.inference_mode()
+        @torch.no_grad()
         def evaluate(part: slice | I64) -> None:
             own = {name: rows[part] for name, rows in observations.items()} if isinstance(part, slice) else observations
             inputs = self.inputs(own, None if isinstance(part, slice) else part)

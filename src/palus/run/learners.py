@@ -51,6 +51,8 @@ class LearnerMaker:
             trust=self.trust, place=computing.place, ranks=self.ranks,
         )  # fmt: skip
         learner.device_steps.idle = computing.postponed.do
+        if computing.matmul.name == "int16":
+            learner.network.learn_in_int16()
         if computing.int8:
             learner.network.act_in_int8()
         return learner
