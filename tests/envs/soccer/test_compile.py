@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numba
 
@@ -20,6 +21,28 @@ def cache_folder(function, monkeypatch):
 
 def double(x):
     return 2 * x
+
+
+class Size(NamedTuple):
+    steps: int
+
+
+SIZE = Size(0)
+
+
+@numba.njit
+def term(i):
+    return i * SIZE.steps
+
+
+@numba.njit
+def one(i):
+    return term(i)
+
+
+@numba.njit
+def two(i):
+    return term(i) + term(i)
 
 
 TWO_GAMES = """
@@ -46,7 +69,7 @@ def total(start):
 
 def play(*games):
     compiled.HERE = Path(__file__).parent
-    print(*[compiled.compiled(total, f"of_{size}", SIZE=Size(size))(0) for size in games])
+    print(*[compiled.compiled([total], f"of_{size}", SIZE=Size(size))[0](0) for size in games])
 """
 
 
@@ -89,3 +112,10 @@ def test_kernels_that_two_processes_left_in_the_cache_call_their_own_functions(t
 
     assert process(3) + process(5) == ["3", "10"]
     assert process(3, 5) == ["3", "10"]
+
+
+def test_kernels_of_one_game_share_what_they_call():
+    kernels = compiled.compiled([one, two], "of_3", SIZE=Size(3))
+    assert [kernel(2) for kernel in kernels] == [6, 12]
+    shared = {id(kernel.py_func.__globals__["term"]) for kernel in kernels}
+    assert len(shared) == 1 and id(term) not in shared

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -27,6 +27,9 @@ _naming_the_cache = threading.Lock()
 # Inner functions only borrow arrays that their entry point holds, and allocate none. Slower, not wrong, where a later
 # Numba lacks the option.
 NO_REFERENCE_COUNTS: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
+
+# What only kernels call needs no entry from Python or C, which takes a quarter of the time of compiling.
+FROM_KERNELS_ALONE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 inner: Any = numba.njit(nogil=True, error_model="numpy", **NO_REFERENCE_COUNTS)
 """For functions called by kernels; they must not create arrays. Division by zero gives infinity, as in C."""
@@ -69,15 +72,17 @@ def side_by_side(loop: Callable[..., Any], entry: Any, name: str) -> Any:
     return kernel(copy, parallel=True)
 
 
-def compiled(entry: Any, name: str, **constants: Any) -> Any:
-    """An entry point compiled anew, and all that it calls, where these global names mean these named tuples.
+def compiled(entries: Sequence[Any], name: str, **constants: Any) -> tuple[Any, ...]:
+    """Entry points compiled anew, and all that they call, where these global names mean these named tuples.
 
-    name: one for each choice of constants; it becomes part of the name of every function. Numba tells functions of one
-    name apart by a number that every process counts anew, and links machine code from the cache by both: kernels of two
-    games, cached by two processes, would call each other's functions.
+    What several of them call is compiled once. name: one for each choice of constants; it becomes part of the name of
+    every function. Numba tells functions of one name apart by a number that every process counts anew, and links
+    machine code from the cache by both: kernels of two games, cached by two processes, would call each other's
+    functions.
     """
     modules = {each: _as_module(c) for each, c in constants.items()}
-    return kernel(_with_globals(entry.py_func, name, modules, {}))
+    made: dict[Any, Any] = {}
+    return tuple(kernel(_with_globals(entry.py_func, name, modules, made)) for entry in entries)
 
 
 def _as_module(fields: Any) -> ModuleType:
@@ -94,7 +99,8 @@ def _with_globals(function: Any, name: str, constants: dict[str, Any], made: dic
         called = names.get(called_as)
         if isinstance(called, Dispatcher):
             if called not in made:
-                made[called] = numba.jit(**called.targetoptions)(_with_globals(called.py_func, name, constants, made))
+                options = {**called.targetoptions, **FROM_KERNELS_ALONE}
+                made[called] = numba.jit(**options)(_with_globals(called.py_func, name, constants, made))
             names[called_as] = made[called]
     copy = FunctionType(function.__code__, names, function.__name__)
     copy.__qualname__ = f"{function.__qualname__}_{name}"

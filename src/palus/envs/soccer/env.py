@@ -40,19 +40,17 @@ class _Kernels(NamedTuple):
 def _kernels_of(ground: Ground) -> tuple[Pitch, _Kernels]:
     """The numbers of a game, and what they are compiled into."""
     pitch, name = pitch_of(ground), ground.env_id
-    observe, compact = (
-        {
-            role.behavior: tuple(
-                compiled(entry, f"{name}-{role.behavior}-{i}", SENSOR=sensor)
+    entries = match.observe_sensor, match.observe_compact
+    observe, compact = dict[str, tuple[Any, ...]](), dict[str, tuple[Any, ...]]()
+    for role in ground.roles:
+        observe[role.behavior], compact[role.behavior] = zip(
+            *(
+                compiled(entries, f"{name}-{role.behavior}-{i}", SENSOR=sensor)
                 for i, sensor in enumerate(sensors_of(ground, role))
-            )
-            for role in ground.roles
-        }
-        for entry in (match.observe_sensor, match.observe_compact)
-    )
-    reset, step, look = (
-        compiled(entry, name, PITCH=pitch) for entry in (match.reset_range, match.step_range, match.refresh_frames)
-    )
+            ),
+            strict=True,
+        )
+    reset, step, look = compiled((match.reset_range, match.step_range, match.refresh_frames), name, PITCH=pitch)
     return pitch, _Kernels(reset, step, look, observe, compact)
 
 
