@@ -15,7 +15,7 @@ from palus.arena.jobs.remote import MAX_ANSWER_BYTES
 from palus.arena.ladder.settings import ArenaSettings
 from palus.hub.limits import KIB, HubLimits
 from palus.hub.server.guard import Guard, RouteLimit, hub_route_limits
-from palus.hub.server.router import make_hub_router
+from palus.hub.server.router import include_hub
 from palus.store import Store
 from palus.web.api.answers import Answers
 from palus.web.api.router import find_model, make_api_router
@@ -95,7 +95,7 @@ def make_app(
     app.include_router(make_events_router(events))
     app.include_router(make_downloads_router(exports))
     app.include_router(make_api_router(answers))
-    app.include_router(make_hub_router(store, hub_limits))
+    include_hub(app, store, hub_limits)
     for router in extra_routers:
         app.include_router(router)
     app.include_router(make_room_router(store))

@@ -22,7 +22,7 @@ from palus.envs.arena_game import ArenaGame
 from palus.errors import ArenaError
 from palus.hub.accounts import create_account, issue_token
 from palus.hub.limits import HubLimits
-from palus.hub.server.router import make_hub_router
+from palus.hub.server.router import include_hub
 from palus.store import Store, open_store
 from palus.store.tables import entries, repos
 
@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def api(store: Store) -> Iterator[HfApi]:
     """huggingface_hub's own client, signed in as ann."""
     app = FastAPI()
-    app.include_router(make_hub_router(store, HubLimits()))
+    include_hub(app, store, HubLimits())
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()

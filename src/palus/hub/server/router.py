@@ -1,8 +1,8 @@
-"""All endpoints of the hub as one router, to be included at the root of an application."""
+"""All endpoints of the hub, at the root of an application."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 
 from palus.hub.limits import HubLimits
 from palus.hub.repos import URL_PREFIX
@@ -15,14 +15,12 @@ from palus.hub.server.upload import make_upload_router
 from palus.store import Store
 
 
-def make_hub_router(store: Store, limits: HubLimits) -> APIRouter:
-    """The hub on a store. Include it before routes such as `/{owner}/{name}`; it lives under `/api`,
+def include_hub(app: FastAPI, store: Store, limits: HubLimits) -> None:
+    """Give the application the hub on a store, before routes such as `/{owner}/{name}`; it lives under `/api`,
     `/{owner}/{name}/resolve`, `/{owner}/{name}.git` and `/datasets`."""
     hub = Hub(store, limits)
-    router = APIRouter()
-    router.include_router(make_manage_router(hub))
-    router.include_router(make_lfs_put_router(hub))
+    app.include_router(make_manage_router(hub))
+    app.include_router(make_lfs_put_router(hub))
     for kind in URL_PREFIX:
         for make in (make_listing_router, make_upload_router, make_lfs_router, make_download_router):
-            router.include_router(make(hub, kind))
-    return router
+            app.include_router(make(hub, kind))
