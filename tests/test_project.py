@@ -72,6 +72,12 @@ def test_make_docs_writes_the_generated_page(elsewhere: Path) -> None:
     assert (elsewhere / "docs" / "run-file.md").read_text() == (ROOT / "docs" / "run-file.md").read_text()
 
 
+def test_the_files_that_tests_begin_with_are_there() -> None:
+    first = re.findall(r'^    "(.*\.py)",$', (ROOT / "tests" / "conftest.py").read_text(), re.MULTILINE)
+    assert len(first) > 10
+    assert [file for file in first if not (ROOT / "tests" / file).is_file()] == []
+
+
 def test_make_test_slow_runs_the_slow_tests(elsewhere: Path) -> None:
     make(elsewhere, "test-slow")
     assert (elsewhere / "asked").read_text().startswith("-m slow --timeout ")
