@@ -238,16 +238,16 @@ def test_every_key_of_an_environment_parameter_is_read_or_noted_or_refused(tmp_p
 
 
 TINY = [
-    "behaviors.X.hyperparameters={batch_size: 64, buffer_size: 256}",
+    "behaviors.X.hyperparameters={batch_size: 64, buffer_size: 128}",
     "behaviors.X.network_settings={hidden_units: 8, num_layers: 1}",
-    "behaviors.X.max_steps=600", "behaviors.X.checkpoint_interval=300", "behaviors.X.summary_freq=256",
+    "behaviors.X.max_steps=300", "behaviors.X.checkpoint_interval=150", "behaviors.X.summary_freq=128",
     "behaviors.X.time_horizon=16", "env_settings.seed=1", "palus.max_minutes=5", "palus.threads=1",
     "palus.matmul=highest",
 ]  # fmt: skip
 SOCCER = [
     "palus.env=SoccerTwos", "palus.num_matches=4", "palus.baselines=[random]", "palus.baseline_pairs=1",
-    "palus.baseline_interval=500", "palus.env_options.max_steps=100",
-    "behaviors.X.self_play={save_steps: 200, swap_steps: 100}",
+    "palus.baseline_interval=300", "palus.env_options.max_steps=50",
+    "behaviors.X.self_play={save_steps: 100, swap_steps: 50}",
     "palus.league={opponents: history, delta: 0.5, roles: {main_exploiter: 1, league_exploiter: 1}}",
 ]  # fmt: skip
 UNAIDED = ["palus.env=sampled:RecallGame"]
@@ -264,12 +264,12 @@ COMMON = [
         *RECALL,
         "palus.sampling={workers: 1, asynchronous: true}",
         "palus.env_options.agents=2",
-        "behaviors.X.self_play={save_steps: 200}",
+        "behaviors.X.self_play={save_steps: 100}",
     ],
     [
         *COUNTING,
         "palus.sampling.workers=0",
-        "behaviors.X.population={size: 2, period: 100, start: 100}",
+        "behaviors.X.population={size: 2, period: 50, start: 50}",
         "behaviors.X.network_settings.memory={memory_size: 8}",
         "behaviors.X.network_settings.adaptive_deviation=false",
     ],
@@ -280,7 +280,7 @@ IMITATING = [
     "behaviors.X.behavioral_cloning={demo_path: DEMO}",
 ]  # fmt: skip
 """DEMO stands for a file."""
-SELDOM = "behaviors.X.hyperparameters.steps_per_update=60"
+SELDOM = "behaviors.X.hyperparameters.steps_per_update=30"
 RUNS = {
     **{trainer: [*COMMON, IMITATING] for trainer in ("ppo", "poca")},
     "sac": [
@@ -291,14 +291,14 @@ RUNS = {
             SELDOM,
             "palus.sampling={workers: 1, asynchronous: true}",
             "palus.env_options.agents=2",
-            "behaviors.X.self_play={save_steps: 200}",
+            "behaviors.X.self_play={save_steps: 100}",
         ],
         [
             *COUNTING,
             SELDOM,
             "palus.sampling.workers=0",
             "behaviors.X.network_settings.adaptive_deviation=false",
-            "behaviors.X.population={size: 2, period: 100, start: 100}",
+            "behaviors.X.population={size: 2, period: 50, start: 50}",
         ],
     ],
     "appo": [
@@ -307,7 +307,7 @@ RUNS = {
             *RECALL,
             "palus.sampling.workers=0",
             "behaviors.X.hyperparameters.adaptive_learning_rate=epoch",
-            "behaviors.X.save_best_after=100",
+            "behaviors.X.save_best_after=50",
         ],
         [
             *RECALL,
