@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -13,11 +15,12 @@ from rich.console import Console
 from sqlalchemy import select
 from typer.testing import CliRunner
 
+from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee import match
 from palus.arena.referee.replay import read_replay
 from palus.arena.study import highlights
 from palus.arena.study.highlights import beauty_of
-from palus.cli import app
+from palus.cli import app, demo_arena
 from palus.cli.players import load
 from palus.hub.model_card import share_text
 from palus.nn.graph import mlp_policy
@@ -45,7 +48,10 @@ def stranger(tmp_path):
 
 @pytest.fixture
 def few_matches(monkeypatch):
-    """A tenth of the matches that the demo plays where nobody watches; the policy trains on a tenth of a rollout."""
+    """A tenth of the matches that the demo plays where nobody watches; the policy trains on a tenth of a rollout.
+
+    It has its place after four games, not twenty, and the demo goes on when the stranger is on the board too.
+    """
     import_module("palus.arena.locked.play")  # which would otherwise keep what is patched below
     train = import_module("palus.cli.train")  # the package's attribute of that name is the command
     play, load_run, record = match.play_pairs, train.load_run, highlights.record_wins
@@ -59,6 +65,18 @@ def few_matches(monkeypatch):
     monkeypatch.setattr("palus.config.load_run", small_run)
     monkeypatch.setattr(match, "play_pairs", lambda a, b, pairs, **more: play(a, b, min(pairs, 4), **more))
     monkeypatch.setattr(highlights, "record_wins", lambda *who, pairs, **more: record(*who, pairs=2, **more))
+    settings = partial(ArenaSettings, entry_pairs=2)
+    monkeypatch.setattr("palus.arena.ladder.settings.ArenaSettings", settings)
+    monkeypatch.setattr("palus.web.api.leaderboard.is_provisional", lambda games, half_width: games < 4)
+    await_place = demo_arena.await_place
+
+    def await_both(arena, repo, seconds):
+        deadline = time.monotonic() + seconds
+        while "stranger/team" not in {row.repo for row in demo_arena.board(arena)} and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return await_place(arena, repo, seconds)
+
+    monkeypatch.setattr(demo_arena, "await_place", await_both)
 
 
 def test_the_demo_trains_pushes_ranks_and_shows(tmp_path, stranger, few_matches, monkeypatch):
