@@ -196,9 +196,10 @@ def test_ranks_that_start_again_do_not_call_those_of_before() -> None:
     for first in (0, 1):
         processes = []
         for rank in (first, 1 - first):
+            if processes:
+                time.sleep(3.0)  # the other one comes after it has looked
             own = environment() | {name: str(value) for name, value in (told | {"RANK": rank}).items()}
             processes.append(subprocess.Popen([sys.executable, "-c", MEET], env=own, text=True, stdout=subprocess.PIPE))
-            time.sleep(3.0)  # the other one comes after it has looked
         try:
             assert [process.communicate(timeout=60)[0] for process in processes] == ["[3.0, 3.0, 3.0]\n"] * 2
         finally:
