@@ -74,7 +74,7 @@ def test_make_docs_writes_the_generated_page(elsewhere: Path) -> None:
 
 def test_the_files_that_tests_begin_with_are_there() -> None:
     first = re.findall(r'^    "(.*\.py)",$', (ROOT / "tests" / "conftest.py").read_text(), re.MULTILINE)
-    assert len(first) > 10
+    assert len(first) > 1
     assert [file for file in first if not (ROOT / "tests" / file).is_file()] == []
 
 
