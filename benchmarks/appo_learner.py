@@ -3,8 +3,8 @@
     python benchmarks/appo_learner.py           1 min on an idle core, writes results/appo-learner.json, .md
 
 Doom's default network (3 x 72 x 128, convnet_simple, 512, GRU 512) on a synthetic page, one thread. "Alone" are torch's
-own operators on the minibatch's shapes, forward, weights' and inputs' gradients, recurrent steps included; no
-activations, normalisation, loss or optimiser. CPU time is measured, so other programs disturb little.
+own operators on the minibatch's shapes (beside int16 in fp32), forward, weights' and inputs' gradients, recurrent steps
+included; no activations, normalisation, loss or optimiser. CPU time is measured, so other programs disturb little.
 """
 
 from __future__ import annotations
@@ -100,6 +100,8 @@ def measured(path: str, repeats: int) -> Json:
     rate.activate()
     behavior = AppoBehavior(hyperparameters=AppoHyperparameters(buffer_size=T * B, batch_size=T * B))
     learner, page = APPO(behavior, SPEC, rate.dtype, 0), synthetic_page()
+    if path == "int16":
+        learner.network.learn_in_int16()
     update = cpu_seconds(lambda: learner.update(page, 0), repeats)
     alone = sum(cpu_seconds(work, repeats) for work in products(rate.dtype))
     scale = 1e6 / (T * B)

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 
 from palus.config import load_run
 from palus.nn import int16
 from palus.nn.int16 import MOST, STRETCH, Int16Weights, product
-from palus.nn.layers import Linear
+from palus.nn.layers import Activate, Chain, Linear
 from palus.train import Run
 
 RESULTS = "checkpoint_settings.results_dir"
@@ -144,3 +145,12 @@ def test_a_run_learns_by_codes_where_it_is_told_to_and_acts_in_fp32(tmp_path):
         exact, own = (network(inputs, none, torch.ones(1, 16))[0] for network in networks)
     assert not torch.equal(exact, own)
     torch.testing.assert_close(exact, own, rtol=0, atol=5e-3 * float(exact.abs().max()))
+
+
+def test_results_may_be_changed_in_place():
+    layer = Chain(Linear(320, 288), Activate("elu"))
+    layer[0].coded = Int16Weights(layer[0].weight)
+    x = case(20)[0]
+    (slope,) = torch.autograd.grad(layer(x).sum(), layer[0].bias)
+    exact = torch.autograd.grad(F.elu(F.linear(x, layer[0].weight, layer[0].bias)).sum(), layer[0].bias)[0]
+    torch.testing.assert_close(slope, exact, rtol=1e-2, atol=1e-2)

@@ -164,11 +164,11 @@ def _product(tile: Any) -> Any:
     return product
 
 
-_product_of_rows, _product_of_pairs = _product(_tile_of_rows), _product(_tile_of_pairs)
+product_of_rows, product_of_pairs = _product(_tile_of_rows), _product(_tile_of_pairs)
 
 
 @njit(cache=True, nogil=True)
-def _encode_rows(x: F32, along: F32, codes: AnyArray, scales: F32) -> None:
+def encode_rows(x: F32, along: F32, codes: AnyArray, scales: F32) -> None:
     """Codes of x * along, row by row. x: [R, K]; along: [K]; codes: [stretches, rows, STRETCH], 0 beyond K and R;
     scales: [rows]."""
     half, most = np.float32(MOST + 0.5), np.float32(MOST)
@@ -196,7 +196,7 @@ def _encode_rows(x: F32, along: F32, codes: AnyArray, scales: F32) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _measure_columns(x: F32, along: F32, scales: F32, sums: F32) -> None:
+def measure_columns(x: F32, along: F32, scales: F32, sums: F32) -> None:
     """scales: of x * along, column by column; sums: of x. x: [R, N]; along: [>= R]; scales: [>= N], sums: [N]."""
     bits = np.zeros(x.shape[1], np.int32)
     sums[:] = 0.0
@@ -210,7 +210,7 @@ def _measure_columns(x: F32, along: F32, scales: F32, sums: F32) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _encode_columns(x: F32, along: F32, scales: F32, codes: AnyArray) -> None:
+def encode_columns(x: F32, along: F32, scales: F32, codes: AnyArray) -> None:
     """Codes of x * along, column by column, two rows side by side. codes: [stretches, panels, PAIRS, ROWS] int32."""
     R, N = x.shape
     per, none = np.empty(N, np.float32), np.zeros(N, np.float32)
@@ -261,7 +261,7 @@ def _turn(codes: AnyArray, pairs: AnyArray) -> None:
                     out[k, n] = part[n, k]
 
 
-def _parts(number: int, size: int) -> int:
+def parts(number: int, size: int) -> int:
     return -(-number // size)
 
 
@@ -282,19 +282,19 @@ class CodedRows:
     def of(cls, x: Tensor, along: F32 | None = None, grain: int = ROWS) -> CodedRows:
         """x: [R, K]; along: [K], factors of its columns that belong to it. grain: rows are filled up to a multiple."""
         R, K = x.shape
-        rows = _parts(R, grain) * grain
-        found = cls(np.empty((_parts(K, STRETCH), rows, STRETCH), np.int16), np.empty(rows, np.float32), R)
+        rows = parts(R, grain) * grain
+        found = cls(np.empty((parts(K, STRETCH), rows, STRETCH), np.int16), np.empty(rows, np.float32), R)
         found.fill(x, along)
         return found
 
     def fill(self, x: Tensor, along: F32 | None = None) -> None:
         """Another matrix of the same shape takes its place."""
         array = x.detach().contiguous().numpy()
-        _encode_rows(array, _ones(array.shape[1]) if along is None else along, self.codes, self.scales)
+        encode_rows(array, _ones(array.shape[1]) if along is None else along, self.codes, self.scales)
 
     def beside(self, columns: int, out: AnyArray | None = None) -> AnyArray:
         """Its first columns as those of a product along its rows: [stretches, panels, COLUMNS STRETCH]."""
-        shape = _parts(self.count, STRETCH), columns // COLUMNS, PAIRS, COLUMNS, 2
+        shape = parts(self.count, STRETCH), columns // COLUMNS, PAIRS, COLUMNS, 2
         out = np.empty(shape, np.int16) if out is None else out.reshape(shape)
         _interleave(self.codes, self.count, out)
         return out.reshape(*shape[:2], -1)
@@ -304,20 +304,24 @@ class CodedRows:
         count: numbers along the sum."""
         out = torch.empty(len(self.scales), len(before))
         rows = self.codes.reshape(len(self.codes), -1, ROWS * STRETCH)
-        _product_of_rows(rows, columns, self.scales, scales, before, out.numpy(), count)
-        return out[: self.count]
+        product_of_rows(rows, columns, self.scales, scales, before, out.numpy(), count)
+        return out.resize_(self.count, len(before))  # no view, which could not be changed in place
 
 
 class Int16Weights:
-    """The weights of a layer of N outputs, [N, K], as both products read them; a row's codes are the same in both."""
+    """The weights of a layer of N outputs, [N, K], as both products read them; a row's codes are the same in both.
+
+    scales: [N], of the rows; forth: columns of a product along K; back: along N. N and K: multiples of COLUMNS.
+    """
 
     def __init__(self, weight: Tensor) -> None:
         N, K = weight.shape
         self._rows = CodedRows.of(weight, grain=COLUMNS)
-        self._forth = np.empty((_parts(K, STRETCH), N // COLUMNS, PAIRS, COLUMNS), np.int32)
-        self._back = self._rows.beside(K)
-        self._ones, self._zeros = _ones(K), np.zeros(K, np.float32)
-        _turn(self._rows.codes.view(np.int32), self._forth)
+        self._turned = np.empty((parts(K, STRETCH), N // COLUMNS, PAIRS, COLUMNS), np.int32)
+        self.scales, self.back = self._rows.scales, self._rows.beside(K)
+        self.forth = self._turned.view(np.int16).reshape(*self._turned.shape[:2], -1)
+        self.ones, self.zeros = _ones(K), np.zeros(K, np.float32)
+        _turn(self._rows.codes.view(np.int32), self._turned)
 
     @staticmethod
     def fit(weight: Tensor) -> bool:
@@ -327,32 +331,31 @@ class Int16Weights:
     def load(self, weight: Tensor) -> None:
         """The weights have changed."""
         self._rows.fill(weight)
-        self._rows.beside(weight.shape[1], self._back)
-        _turn(self._rows.codes.view(np.int32), self._forth)
+        self._rows.beside(weight.shape[1], self.back)
+        _turn(self._rows.codes.view(np.int32), self._turned)
 
-    def forth(self, x: CodedRows, bias: F32) -> Tensor:
+    def multiply(self, x: CodedRows, bias: F32) -> Tensor:
         """x @ weights^T + bias: [R, N]."""
-        forth = self._forth.view(np.int16).reshape(*self._forth.shape[:2], -1)
-        return x.times(forth, self._rows.scales, bias, len(self._ones))
+        return x.times(self.forth, self.scales, bias, len(self.ones))
 
-    def back(self, slope: Tensor) -> Tensor:
+    def multiply_back(self, slope: Tensor) -> Tensor:
         """slope @ weights: [R, K]. slope: [R, N]."""
-        rows = CodedRows.of(slope, self._rows.scales)
-        return rows.times(self._back, self._ones, self._zeros, slope.shape[1])
+        rows = CodedRows.of(slope, self.scales)
+        return rows.times(self.back, self.ones, self.zeros, slope.shape[1])
 
 
 def _slopes(slope: Tensor, x: CodedRows, columns: int) -> tuple[Tensor, Tensor]:
     """slope^T @ x, [N, K], and the sum of the slope's rows, [N]. slope: [R, N]; columns: K."""
     array, N = slope.numpy(), slope.shape[1]
-    panels, stretches = _parts(N, ROWS), _parts(len(array), STRETCH)
+    panels, stretches = parts(N, ROWS), parts(len(array), STRETCH)
     scales, sums = np.zeros(panels * ROWS, np.float32), np.empty(N, np.float32)
-    _measure_columns(array, x.scales, scales, sums)
+    measure_columns(array, x.scales, scales, sums)
     codes = np.empty((stretches, panels, PAIRS, ROWS), np.int32)
-    _encode_columns(array, x.scales, scales, codes)
+    encode_columns(array, x.scales, scales, codes)
     out = torch.empty(len(scales), columns)
     rows = codes.view(np.int16).reshape(stretches, panels, -1)
     even = len(array) + len(array) % 2
-    _product_of_pairs(rows, x.beside(columns), scales, _ones(columns), np.zeros(columns, np.float32), out.numpy(), even)
+    product_of_pairs(rows, x.beside(columns), scales, _ones(columns), np.zeros(columns, np.float32), out.numpy(), even)
     return out[:N], torch.from_numpy(sums)
 
 
@@ -360,13 +363,13 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, weights: Int16Weights) -> Tensor:
         ctx.x, ctx.weights, ctx.columns = CodedRows.of(x), weights, x.shape[1]
-        return weights.forth(ctx.x, bias.detach().numpy())
+        return weights.multiply(ctx.x, bias.detach().numpy())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         slope = slope.contiguous()
-        of_x = ctx.weights.back(slope) if ctx.needs_input_grad[0] else None
+        of_x = ctx.weights.multiply_back(slope) if ctx.needs_input_grad[0] else None
         return of_x, *_slopes(slope, ctx.x, ctx.columns), None
 
 
@@ -377,4 +380,4 @@ def product(x: Tensor, weight: Tensor, bias: Tensor, weights: Int16Weights) -> T
     """`torch.nn.functional.linear` by codes. x: [R, K], R > 0; weights: made of `weight`, [N, K]."""
     if torch.is_grad_enabled():
         return _differentiable(x, weight, bias, weights)
-    return weights.forth(CodedRows.of(x), bias.numpy())
+    return weights.multiply(CodedRows.of(x), bias.numpy())

@@ -1,4 +1,4 @@
-"""Pictures encoded, and remembered, in int8 while a policy acts, on CPUs without a faster format; it learns in fp32.
+"""Pictures encoded, and remembered, in int8 while a policy acts, on CPUs without a faster format; it learns otherwise.
 
 Activations are codes 0..255, one grid for each layer's; weights -127..127, one scale for each output; sums are whole
 numbers, so a row's result does not depend on the rows beside it. What products read are codes 0..127 on CPUs that cut

@@ -19,6 +19,7 @@ from palus.errors import ModelError
 from palus.nn.bfloat16 import kernel_view
 from palus.nn.graph import Graph
 from palus.nn.int16 import Int16Weights, product
+from palus.nn.int16_convolution import convolution, rows_of
 from palus.nn.parameters import Init, kaiming
 from palus.nn.swish import swish, takes
 from palus.types import F32, AnyArray
@@ -156,7 +157,8 @@ class Linear(_Drawn, nn.Linear):
         """[..., in_features] -> [..., out_features]."""
         if self.coded is None or torch.is_inference_mode_enabled() or not x.numel():
             return F.linear(x, self.weight, self.bias)
-        return product(x.reshape(-1, x.shape[-1]), self.weight, self.bias, self.coded).view(*x.shape[:-1], -1)
+        found = product(x.reshape(-1, x.shape[-1]), self.weight, self.bias, self.coded)
+        return found if x.ndim == 2 else found.view(*x.shape[:-1], -1)
 
     def in_float32(self, x: Tensor) -> Tensor:
         """`forward` in float32, whatever the weights are kept in."""
@@ -168,10 +170,21 @@ class Linear(_Drawn, nn.Linear):
 
 
 class Convolution(_Drawn, nn.Conv2d):
-    """A square kernel."""
+    """A square kernel. coded: as of `Linear`."""
 
     def __init__(self, channels: int, out: int, kernel: int, stride: int = 1, padding: int = 0) -> None:
         super().__init__(channels, out, kernel, stride, padding)
+        self.coded: Int16Weights | None = None
+
+    def pack(self) -> None:
+        """See `palus.nn.parameters.Packing`."""
+        if self.coded is not None:
+            self.coded.load(rows_of(self.weight))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.coded is None or self.bias is None or torch.is_inference_mode_enabled() or not x.numel():
+            return super().forward(x)
+        return convolution(x, self.weight, self.bias, self.coded, self.stride[0], int(self.padding[0]))
 
     def onnx(self, g: Graph, x: str) -> str:
         pads, strides = [int(self.padding[0])] * 4, [self.stride[0]] * 2

@@ -9,7 +9,6 @@ slowest where it has none: there a learner's widest products may be those of who
 from __future__ import annotations
 
 import ctypes
-import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -29,8 +28,9 @@ SLOWER = 1.25
 """A path that is asked for and slower than another one by this is worth a warning."""
 EXACT_ERROR = 1e-5
 """A path whose relative error stays below this counts as fp32."""
-GAINS = ((EXACT_ERROR, 1.05), (1e-3, 1.1), (math.inf, 1.2))
-"""Below an error, how many times faster than the best before it a path has to be."""
+ROUNDED = 1.2
+"""So many times faster than the best in fp32 a path that rounds to bfloat16 has to be; `int16` than that one, which has
+less to convert. Over fp32 it has to be faster at all: it rounds ten times less, and a choice has to last."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +99,17 @@ def measure(
         linear: Callable[[Tensor, Tensor], Tensor] = torch.nn.functional.linear
         if name == "int16":
             linear = partial(int16.product, bias=torch.zeros(WIDTH), weights=int16.Int16Weights(w))
-        error = _error(linear(x[:64], w).cpu(), x32[:64], w32.T)
-        best, until = float("inf"), time.perf_counter() + seconds
         w.requires_grad_()
+
+        def both(rows: Tensor) -> tuple[Tensor, Tensor]:
+            y = linear(rows, w)
+            return y.detach(), torch.autograd.grad(y, w, y.detach())[0]
+
+        error = _error(both(x[:64])[0].cpu(), x32[:64], w32.T.detach())  # the first one of a process takes longer
+        best, until = float("inf"), time.perf_counter() + seconds
         while time.perf_counter() < until or best == float("inf"):
             start = clock()
-            y = linear(x, w)
-            (product,) = torch.autograd.grad(y, w, y.detach())
+            product = both(x)[1]
             if waits:
                 product[0, 0].item()
             best = min(best, clock() - start)
@@ -118,7 +122,7 @@ def measure(
 def choose(setting: str, device: torch.device = CPU.device) -> tuple[MatmulPath, list[MatmulPath]]:
     """The path to use on a device and all that were measured: all there are, or that of the setting and `highest`.
 
-    setting: `auto` or one of PATHS. `auto` takes the fastest, one that rounds only where that is worth it (GAINS).
+    setting: `auto` or one of PATHS. `auto` takes the fastest, one that rounds only where that is worth it.
     Raises ConfigError for `int16` where there is none.
     """
     names = tuple(name for name in PATHS if name != "int16" or (device.type == "cpu" and int16.AVAILABLE))
@@ -139,7 +143,10 @@ def choose(setting: str, device: torch.device = CPU.device) -> tuple[MatmulPath,
 def _best(measured: Sequence[MatmulPath]) -> MatmulPath:
     best = measured[0]
     for path in measured[1:]:
-        gain = next(gain for error, gain in GAINS if path.error < error)
+        if path.error < EXACT_ERROR:
+            gain = 1.05
+        else:
+            gain = 1.0 if path.name == "int16" and best.error < EXACT_ERROR else ROUNDED
         if path.gflops > gain * best.gflops:
             best = path
     return best

@@ -25,7 +25,8 @@ from palus.nn.encoders import Apart, Joint
 from palus.nn.graph import FORBIDDEN, Graph, PolicyOutputs, close_policy, open_policy
 from palus.nn.int8 import Int8Acting, Remember, int8_acting
 from palus.nn.int16 import Int16Weights
-from palus.nn.layers import Activate, Chain, Linear, fully_connected, undrawn
+from palus.nn.int16_convolution import fits, rows_of
+from palus.nn.layers import Activate, Chain, Convolution, Linear, fully_connected, undrawn
 from palus.nn.parameters import FlatParameters, xavier_uniform
 from palus.nn.place import CPU, Placement
 from palus.nn.preprocessing import Preprocessor, Rows
@@ -168,10 +169,13 @@ class Network(nn.Module):
         return self.int8 is not None
 
     def learn_in_int16(self) -> None:
-        """Compute the products of wide layers by codes wherever it does not act (`palus.nn.int16`)."""
+        """Compute the products of wide layers and of convolutions by codes wherever it does not act
+        (`palus.nn.int16`)."""
         for module in self.modules():
             if type(module) is Linear and Int16Weights.fit(module.weight):
                 module.coded = Int16Weights(module.weight)
+            elif isinstance(module, Convolution) and fits(module.weight):
+                module.coded = Int16Weights(rows_of(module.weight))
 
     def twin(self) -> Network:
         """A network that acts as this one does, until this one changes; then as it did, until it follows."""
