@@ -73,18 +73,24 @@ def cases(peer_python: Path | None) -> list[Case]:
 def _palus_variants(game: str) -> dict[str, list[str]]:
     """Name -> overrides, of what this CPU has units for. By default rollouts of Doom are played while palus learns, as
     Sample Factory does."""
-    fp32, in_turns, takes_bf16 = ["palus.matmul=highest"], "palus.sampling.asynchronous=false", _takes_bf16()
+    fp32, in_turns, taken = ["palus.matmul=highest"], "palus.sampling.asynchronous=false", _taken()
+    faster = {} if taken in ("highest", "medium") else {taken: [f"palus.matmul={taken}"]}
     if game != DOOM:
-        return {"fp32": fp32} | ({"bf16": []} if takes_bf16 else {})
-    default = "fp32, acting in int8" if largest_factor() else "fp32"
-    found = {"fp32": [*fp32, "palus.acting=exact"], default: fp32, f"{default}, in turns": [*fp32, in_turns]}
-    return found | ({"bf16": [], "bf16, in turns": [in_turns]} if takes_bf16 else {})
+        return {"fp32": fp32} | faster
+    acting = ", acting in int8" if largest_factor() else ""
+    if taken == "int16":  # in place of fp32 by default
+        faster = {f"int16{acting}": faster["int16"]}
+    found = {"fp32": [*fp32, "palus.acting=exact"], f"fp32{acting}": fp32}
+    for name, words in (faster or {f"fp32{acting}": fp32}).items():
+        found |= {name: words, f"{name}, in turns": [*words, in_turns]}
+    return found
 
 
 @cache
-def _takes_bf16() -> bool:
+def _taken() -> str:
+    """The path of products that runs take here."""
     torch.set_num_threads(1)
-    return choose("auto")[0].name == "bf16"
+    return choose("auto")[0].name
 
 
 def _palus_command(game: str, words: list[str]) -> tuple[str, ...]:

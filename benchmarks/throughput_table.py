@@ -30,8 +30,8 @@ def markdown(report: Json) -> str:
 def precision(report: Json, path: str) -> str:
     """What a matrix path is: one that is called medium rounds to bfloat16 on some processors and not on others."""
     entry = next(p for p in report["paths"] if p["name"] == path)
-    if path == "bf16":
-        return "bf16"
+    if path in ("bf16", "int16"):
+        return path
     return f"{path}, fp32" if entry["fp32"] else f"{path}, fp32 weights, products rounded"
 
 

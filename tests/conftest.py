@@ -21,6 +21,30 @@ FIRST = (
     # One game's kernels are compiled in each; what comes later finds both in the cache.
     "arena/jobs/test_report_forms.py",
     "envs/soccer/test_strikers.py",
+    # Few tests that take long: whoever took one of them last would work alone.
+    "test_run_file_keys.py",
+    "test_train_workers.py",
+    "cli/test_demo.py",
+    "cli/test_arena.py",
+    "learn/test_cart_pole.py",
+    "run/test_resume.py",
+    "learn/test_imitation.py",
+    "combinations/test_combinations.py",
+    "arena/ladder/test_service.py",
+    "arena/ladder/test_audit.py",
+    "arena/ladder/test_audit_jobs.py",
+    "sweep/test_sweep.py",
+    "cli/test_commands.py",
+    "cli/test_push.py",
+    "rollout/test_worker_faults.py",
+    "unity/test_unity_game.py",
+    "arena/locked/test_runner.py",
+    "web/test_room_page.py",
+    "envs/soccer/test_match.py",
+    "run/test_ranks.py",
+    "league/test_known_answers.py",
+    "web/test_fuzz.py",
+    "test_bits.py",
 )
 """The files with which processes that share the tests begin."""
 
