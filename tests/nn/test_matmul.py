@@ -133,12 +133,14 @@ def test_ranks_take_what_all_of_them_have():
 
 
 def test_another_program_that_runs_for_a_moment_does_not_change_the_choice(monkeypatch):
-    rates = {"highest": [90, 100, 40], "medium": [30, 20, 200], "bf16": [10, 110, 10]}
+    rates = {"highest": [90, 100, 40], "medium": [30, 20, 200], "bf16": [20, 110, 10]}
     monkeypatch.setattr(matmul.int16, "AVAILABLE", False)
     monkeypatch.setattr(matmul, "measure", lambda name, seconds, device: MatmulPath(name, rates[name].pop(0), FP32))
     path, seen = choose("auto")
     assert path.name == "medium"
     assert [p.gflops for p in seen] == [100, 200, 110]
+    rates |= {"highest": [90, 100, 40], "medium": [30, 20, 200], "bf16": [17]}  # what cannot win is not tried again
+    assert [p.gflops for p in choose("auto")[1]] == [100, 200, 17]
 
 
 @pytest.mark.parametrize("rounds", [False, True])

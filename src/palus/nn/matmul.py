@@ -31,6 +31,9 @@ EXACT_ERROR = 1e-5
 ROUNDED = 1.2
 """So many times faster than the best in fp32 a path that rounds to bfloat16 has to be; `int16` than that one, which has
 less to convert. Over fp32 it has to be faster at all: it rounds ten times less, and a choice has to last."""
+HOPELESS = 0.2
+"""A path that is slower than this, relative to plain fp32, is measured once: bfloat16 is where there are no units for
+it, and takes half a second each time."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +138,12 @@ def choose(setting: str, device: torch.device = CPU.device) -> tuple[MatmulPath,
         measured = [measure(name, 0.05, device=device) for name in dict.fromkeys(("highest", setting))]
         return measured[-1], measured
     # In turns, so that another program that runs for a moment slows all of them alike.
-    rounds = [[measure(name, 0.02, device=device) for name in names] for _ in range(3)]
-    measured = [max(tries, key=lambda path: path.gflops) for tries in zip(*rounds, strict=True)]
+    tries = [[measure(name, 0.02, device=device)] for name in names]
+    hopeful = [own for own in tries if own[0].gflops > HOPELESS * tries[0][0].gflops]
+    for _ in range(2):
+        for own in hopeful:
+            own.append(measure(own[0].name, 0.02, device=device))
+    measured = [max(own, key=lambda path: path.gflops) for own in tries]
     return _best(measured), measured
 
 
