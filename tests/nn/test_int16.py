@@ -6,10 +6,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 
 from palus.config import load_run
+from palus.config.network import NetworkSettings
 from palus.nn import int16
 from palus.nn.int16 import MOST, STRETCH, Int16Weights, product
 from palus.nn.layers import Activate, Chain, Linear
+from palus.nn.network import Network
 from palus.train import Run
+from palus.types import ActionSpec, BehaviorSpec, Discrete, ObservationSpec
 
 RESULTS = "checkpoint_settings.results_dir"
 pytestmark = pytest.mark.skipif(not int16.AVAILABLE, reason="such products take a CPU with AVX2")
@@ -154,3 +157,11 @@ def test_results_may_be_changed_in_place():
     (slope,) = torch.autograd.grad(layer(x).sum(), layer[0].bias)
     exact = torch.autograd.grad(F.elu(F.linear(x, layer[0].weight, layer[0].bias)).sum(), layer[0].bias)[0]
     torch.testing.assert_close(slope, exact, rtol=1e-2, atol=1e-2)
+
+
+def test_a_layer_that_reads_observations_does_not_multiply_codes():
+    spec = BehaviorSpec("", (ObservationSpec("seen", (512,)),), ActionSpec((Discrete(4),)))
+    network = Network(spec, NetworkSettings(hidden_units=512), torch.Generator().manual_seed(0))
+    network.learn_in_int16()
+    coded = [layer.in_features for layer in network.modules() if isinstance(layer, Linear) and layer.coded is not None]
+    assert coded == [512]  # the second one of two

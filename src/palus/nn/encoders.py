@@ -22,7 +22,17 @@ from palus.config.network import VISUAL_ENCODERS, NetworkSettings
 from palus.errors import ConfigError
 from palus.nn.goals import GoalLayers
 from palus.nn.graph import Graph
-from palus.nn.layers import Activate, Chain, Convolution, Linear, MaxPool, fully_connected, named, write_onnx
+from palus.nn.layers import (
+    Activate,
+    Chain,
+    Convolution,
+    Linear,
+    MaxPool,
+    Reader,
+    fully_connected,
+    named,
+    write_onnx,
+)
 from palus.nn.parameters import kaiming, normal
 from palus.nn.small_attention import SelfAttention, attention_gain
 from palus.nn.sparse import FEWEST_NUMBERS, FEWEST_ZEROS, SparseLinear
@@ -252,7 +262,7 @@ def reader_of(observations: Sequence[ObservationSpec], settings: NetworkSettings
     zeros = sum(o.size for o in observations if o.sparse and o.is_vector and not normalizes(o, settings))
     read = sum(o.size if o.is_vector else np.inf for o in observations)  # what is encoded first has no zeros
     if zeros < FEWEST_ZEROS * read or read < FEWEST_NUMBERS:
-        return Linear
+        return Reader
     if not all(o.rays for o in observations):
         return SparseLinear
     each, ends = [o.size // o.rays for o in observations], np.cumsum([o.size for o in observations])

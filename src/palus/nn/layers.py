@@ -169,6 +169,11 @@ class Linear(_Drawn, nn.Linear):
         return g.add("Gemm", [x, g.weight(self.weight), g.weight(self.bias)], transB=1)
 
 
+class Reader(Linear):
+    """A layer that reads observations. Beside a large number of a row codes would lose small ones, which may say more:
+    it always computes in the number format of its weights."""
+
+
 class Convolution(_Drawn, nn.Conv2d):
     """A square kernel. coded: as of `Linear`."""
 
