@@ -1,8 +1,8 @@
 """Short runs end in the bits that are recorded: what a rebuild of the training system has to keep.
 
-Each case is one `palus train` in plain fp32, on one thread where it does not say two. Its record in bits.json: the
-steps, the rating, a hash of every number that the learners hold (weights, Adam's moments, normalisers), and a hash of
-the weights in the ONNX file.
+Each case is one `palus train`, in plain fp32 and on one thread where it does not say otherwise. Its record in
+bits.json: the steps, the rating, a hash of every number that the learners hold (weights, Adam's moments, normalisers),
+and a hash of the weights in the ONNX file.
 
 Float sums depend on the processor and on the compilers, so records belong to a kind of machine. Elsewhere a case runs
 twice, has to repeat itself, and then skips. A commit that changes bits on purpose says why, and records them anew:
@@ -30,6 +30,7 @@ from typer.testing import CliRunner
 
 import machine
 from palus.cli import app
+from palus.nn import int16
 from palus.run.folder import RunFolder
 
 Json = dict[str, Any]
@@ -81,6 +82,7 @@ CASES: dict[str, tuple[str, str, Json, Json]] = {
     "debug": ("debug", "SoccerTwos", {"max_steps": 7000}, {}),
     "soccer-ppo": ("soccertwos-ppo", "SoccerTwos", SOCCER, EIGHT),
     "soccer-poca": ("soccertwos", "SoccerTwos", SOCCER, EIGHT),
+    "soccer-int16": ("soccertwos", "SoccerTwos", SOCCER, EIGHT | {"matmul": "int16", "threads": 2}),
     "soccer-strong": (
         "soccertwos-strong",
         "SoccerTwos",
@@ -194,6 +196,8 @@ def test_a_run_ends_in_the_recorded_bits(case: str, tmp_path: Path) -> None:
     packages = ["torch", "numba", "numpy", *(["vizdoom"] if case.startswith("doom") else [])]
     if "vizdoom" in packages and importlib.util.find_spec("vizdoom") is None:
         pytest.skip("needs vizdoom: pip install 'palus[doom]'")
+    if case.endswith("int16") and not int16.AVAILABLE:
+        pytest.skip("such products take a CPU with AVX2")
     records: dict[str, Json] = json.loads(RECORDS.read_text())
     kind, found = machine_kind(*packages), train(case, tmp_path / "first")
     recorded = records.get(kind, {}).get(case)
