@@ -122,7 +122,7 @@ def test_zeros_and_numbers_that_are_nearly_zero_are_no_trouble():
 
 def test_layers_follow_their_weights():
     layer = Linear(320, 288)
-    x, weight, _, _ = case(20)
+    x, weight, _, slope = case(20)
     layer.coded = Int16Weights(layer.weight)
     with torch.no_grad():
         before = layer(x)
@@ -130,6 +130,7 @@ def test_layers_follow_their_weights():
         layer.pack()
         assert torch.equal(layer(x), product(x, weight, layer.bias, Int16Weights(weight)))
     assert not torch.equal(layer(x), before)
+    assert torch.equal(torch.autograd.grad(layer(x.requires_grad_()), x, slope)[0], gradients(*case(20))[0])
 
 
 def test_a_run_learns_by_codes_where_it_is_told_to_and_acts_in_fp32(tmp_path):

@@ -169,16 +169,11 @@ product_of_rows, product_of_pairs = _product(_tile_of_rows), _product(_tile_of_p
 
 @njit(cache=True, nogil=True)
 def encode_rows(x: F32, along: F32, codes: AnyArray, scales: F32) -> None:
-    """Codes of x * along, row by row. x: [R, K]; along: [K]; codes: [stretches, rows, STRETCH], 0 beyond K and R;
-    scales: [rows]."""
+    """Codes of x * along, row by row. x: [R, K]; along: [K]; codes: [stretches, >= R, STRETCH], 0 beyond K;
+    scales: [>= R]. Rows that x has not stay as they are."""
     half, most = np.float32(MOST + 0.5), np.float32(MOST)
     R, K = x.shape
-    for r in range(codes.shape[1]):
-        if r >= R:
-            scales[r] = 0.0
-            for s in range(codes.shape[0]):
-                codes[s, r, :] = 0
-            continue
+    for r in range(R):
         row, bits = x[r], np.int32(0)
         for k in range(K):
             bits = max(bits, np.int32(np.float32(row[k] * along[k]).view(np.int32) & np.int32(0x7FFFFFFF)))
@@ -272,7 +267,7 @@ def _ones(count: int) -> F32:
 @dataclass(frozen=True)
 class CodedRows:
     """A matrix [count, K], row by row. codes: [stretches, rows, STRETCH] int16, rows a multiple of ROWS; scales:
-    [rows]; both 0 beyond `count`."""
+    [rows]; both mean nothing beyond `count`."""
 
     codes: AnyArray
     scales: F32

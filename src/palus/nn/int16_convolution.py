@@ -115,17 +115,15 @@ def _lay_out(
     codes: AnyArray, places: int, high: int, wide: int, size: int, stride: int, channels: int, columns: AnyArray
 ) -> None:
     """What a convolution sees at each place of its results, as columns of a product along them. codes: [B, H, W
-    channels], zeros in the last one; places: high wide of each of the others; columns: [stretches, panels, PAIRS,
-    COLUMNS, 2], 0 where there is nothing to see."""
+    channels]; places: high wide of each, but of the last one, which is seen beside an odd place and multiplied by 0;
+    columns: [stretches, panels, PAIRS, COLUMNS, 2]."""
     line, panels, area = codes.shape[2], columns.shape[1], high * wide
-    picture, runs, last = codes.shape[1] * line, size * channels // RUN, (codes.shape[0] - 1) * codes.shape[1] * line
+    picture, runs = codes.shape[1] * line, size * channels // RUN
     for place in range(0, places, 2):
         b, at = place // area, place % area
         p = b * picture + at // wide * stride * line + at % wide * stride * channels
         b, at = (place + 1) // area, (place + 1) % area
         q = b * picture + at // wide * stride * line + at % wide * stride * channels
-        if place + 1 == places:
-            q = last
         start, n = (place // STRETCH * panels * PAIRS + place % STRETCH // 2) * COLUMNS * 2, 0
         for k in range(size):
             for run in range(runs):
@@ -203,7 +201,7 @@ def _slopes_of_weights(
     along, of_pictures = np.empty(at_once * area, np.float32), np.empty(at_once, np.float32)
     scales, own = np.zeros(total.shape[0], np.float32), np.empty(N, np.float32)
     rows = np.empty((stretches, panels, PAIRS, ROWS), np.int32)
-    columns = np.zeros((stretches, numbers // COLUMNS, PAIRS, COLUMNS, 2), np.int16)
+    columns = np.empty((stretches, numbers // COLUMNS, PAIRS, COLUMNS, 2), np.int16)
     ones, nothing, part = np.ones(numbers, np.float32), np.zeros(numbers, np.float32), np.empty_like(total)
     total[:] = 0.0
     sums[:] = 0.0
