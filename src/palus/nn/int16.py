@@ -136,35 +136,35 @@ _tile_of_rows, _tile_of_pairs = _tile(True), _tile(False)
 # Indices are unsigned below: signed ones may count from the end, and to look costs time.
 
 
-def _product(tile: Any) -> Any:
-    """The kernel: out = before + rows @ columns, with the scales of both.
+@njit(cache=True, nogil=True)
+def multiply(
+    rows: AnyArray, in_pairs: bool, columns: AnyArray, of_rows: F32, of_columns: F32, before: F32, out: F32, count: int
+) -> None:
+    """out = before + rows @ columns, with the scales of both.
 
-    rows: [stretches, panels, ROWS STRETCH]; columns: [stretches, panels, COLUMNS STRETCH]; of_rows: [R], R a multiple
-    of ROWS; of_columns: [C]; before: [C]; out: [R, C]; count: numbers along the sum, even.
+    rows: [stretches, panels, ROWS STRETCH], of each panel one row after the other or, `in_pairs`, as `encode_columns`
+    lays them out; columns: [stretches, panels, COLUMNS STRETCH]; of_rows: [R], R a multiple of ROWS; of_columns: [C];
+    before: [C]; out: [R, C]; count: numbers along the sum, even.
     """
-
-    @njit(cache=True, nogil=True)
-    def product(
-        rows: AnyArray, columns: AnyArray, of_rows: F32, of_columns: F32, before: F32, out: F32, count: int
-    ) -> None:
-        stretches, down, across, width = rows.shape[0], rows.shape[1], columns.shape[1], out.shape[1]
-        for stretch in range(stretches):
-            pairs = min(count - stretch * STRETCH, STRETCH) // 2
-            for start in range(0, down, AT_ONCE):
-                for j in range(across):
-                    c, q = j * COLUMNS, (stretch * across + j) * COLUMNS * STRETCH
-                    for i in range(start, min(start + AT_ONCE, down)):
-                        r, p = i * ROWS, (stretch * down + i) * ROWS * STRETCH
-                        o = r * width + c
-                        if stretch == 0:
-                            tile(rows, p, columns, q, pairs, of_rows, r, of_columns, c, before, c, 0, out, o, width)
-                        else:
-                            tile(rows, p, columns, q, pairs, of_rows, r, of_columns, c, out, o, width, out, o, width)
-
-    return product
-
-
-product_of_rows, product_of_pairs = _product(_tile_of_rows), _product(_tile_of_pairs)
+    stretches, down, across, width = rows.shape[0], rows.shape[1], columns.shape[1], out.shape[1]
+    there, skip = before.reshape(1, width), 0
+    for stretch in range(stretches):
+        pairs = min(count - stretch * STRETCH, STRETCH) // 2
+        for start in range(0, down, AT_ONCE):
+            for j in range(across):
+                c, q = j * COLUMNS, (stretch * across + j) * COLUMNS * STRETCH
+                for i in range(start, min(start + AT_ONCE, down)):
+                    r, p = i * ROWS, (stretch * down + i) * ROWS * STRETCH
+                    b, o = r * skip + c, r * width + c
+                    if in_pairs:
+                        _tile_of_pairs(
+                            rows, p, columns, q, pairs, of_rows, r, of_columns, c, there, b, skip, out, o, width
+                        )
+                    else:
+                        _tile_of_rows(
+                            rows, p, columns, q, pairs, of_rows, r, of_columns, c, there, b, skip, out, o, width
+                        )
+        there, skip = out, width
 
 
 @njit(cache=True, nogil=True)
@@ -299,7 +299,7 @@ class CodedRows:
         count: numbers along the sum."""
         out = torch.empty(len(self.scales), len(before))
         rows = self.codes.reshape(len(self.codes), -1, ROWS * STRETCH)
-        product_of_rows(rows, columns, self.scales, scales, before, out.numpy(), count)
+        multiply(rows, False, columns, self.scales, scales, before, out.numpy(), count)
         return out.resize_(self.count, len(before))  # no view, which could not be changed in place
 
 
@@ -350,7 +350,7 @@ def _slopes(slope: Tensor, x: CodedRows, columns: int) -> tuple[Tensor, Tensor]:
     out = torch.empty(len(scales), columns)
     rows = codes.view(np.int16).reshape(stretches, panels, -1)
     even = len(array) + len(array) % 2
-    product_of_pairs(rows, x.beside(columns), scales, _ones(columns), np.zeros(columns, np.float32), out.numpy(), even)
+    multiply(rows, True, x.beside(columns), scales, _ones(columns), np.zeros(columns, np.float32), out.numpy(), even)
     return out[:N], torch.from_numpy(sums)
 
 

@@ -29,9 +29,8 @@ from palus.nn.int16 import (
     encode_columns,
     encode_rows,
     measure_columns,
+    multiply,
     parts,
-    product_of_pairs,
-    product_of_rows,
 )
 from palus.types import F32, AnyArray
 
@@ -153,7 +152,7 @@ def _results(
             along[r] = of_pictures[r // area]
         _see(codes, count * area, high, wide, size, stride, channels, rows)
         # What it writes too much are rows of the next pictures, or behind the last ones.
-        product_of_rows(panels, weights, along, scales, bias, out[b * area : b * area + height], numbers)
+        multiply(panels, False, weights, along, scales, bias, out[b * area : b * area + height], numbers)
 
 
 @njit(cache=True, nogil=True)
@@ -174,7 +173,7 @@ def _slopes_of_pictures(
     for b in range(0, B, at_once):
         count = min(at_once, B - b)
         encode_rows(slope[b : b + count].reshape(count * area, N), scales, codes, along)
-        product_of_rows(panels, weights, along, ones, zeros, part, N)
+        multiply(panels, False, weights, along, ones, zeros, part, N)
         for picture in range(count):
             whole[:] = 0.0
             for at in range(area):
@@ -218,8 +217,9 @@ def _slopes_of_weights(
         encode_columns(slopes, along, scales, rows)
         _lay_out(codes, R, high, wide, size, stride, channels, columns)
         used = (R + STRETCH - 1) // STRETCH
-        product_of_pairs(
+        multiply(
             rows[:used].view(np.int16).reshape(used, panels, 2 * PAIRS * ROWS),
+            True,
             columns[:used].reshape(used, numbers // COLUMNS, PAIRS * COLUMNS * 2),
             scales, ones, nothing, part, R + R % 2,
         )  # fmt: skip
