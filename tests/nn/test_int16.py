@@ -8,7 +8,7 @@ import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from palus.config import load_run
 from palus.config.network import NetworkSettings
 from palus.nn import int16
-from palus.nn.int16 import MOST, STRETCH, Int16Weights, product
+from palus.nn.int16 import MOST, SPAN, Int16Weights, product
 from palus.nn.layers import Activate, Chain, Linear
 from palus.nn.network import Network
 from palus.train import Run
@@ -33,10 +33,10 @@ def coded(x):
 
 
 def multiplied(rows, of_rows, columns, of_columns, before):
-    """before + rows @ columns^T, by codes: exact whole numbers of each stretch, added up in float32."""
+    """before + rows @ columns^T, by codes: exact whole numbers of each span, added up in float32."""
     out = np.broadcast_to(before, (len(rows), len(columns))).astype(np.float32)
-    for first in range(0, rows.shape[1], STRETCH):
-        part = slice(first, first + STRETCH)
+    for first in range(0, rows.shape[1], SPAN):
+        part = slice(first, first + SPAN)
         whole = (rows[:, part] @ columns[:, part].T).astype(np.float32)
         out = out + whole * (of_rows[:, None] * of_columns)
     return out

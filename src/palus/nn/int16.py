@@ -1,14 +1,14 @@
-"""Products of a learner as whole numbers of 13 bits, on CPUs without units for bfloat16: half again as fast as in fp32.
+"""Products of a learner as whole numbers of 13 bits, on CPUs without units for bfloat16: faster by a quarter to a half.
 
-Every row of a factor, along the sum, is codes -4095..4095 times one scale, so what is lost is a 4096th of the row's
-largest number at most; bfloat16 loses a 256th of each number. One instruction multiplies twice as many such numbers as
-of float32, and their sums are exact: 128 products fit into 32 bits, stretches of these are added up in float32. So a
-row's result depends on no other row. Gradients use the codes of the forward pass, and only what comes from behind is
-coded anew; a scale along the sum goes into the other factor before that is coded.
+Every row of a factor, along the sum, is codes -4095..4095 times one scale, so what is lost is an 8190th of the row's
+largest number at most; bfloat16 loses up to a 512th of each number. One instruction multiplies twice as many such
+numbers as of float32, and their sums are exact: 128 products fit into 32 bits, spans of these are added up in float32.
+So a row's result depends on no other row. Gradients use the codes of the forward pass, and only what comes from behind
+is coded anew; a scale along the sum goes into the other factor before that is coded.
 
 The weights stay float32, and so does all else: activations, sums, what acts. Source of dynamic fixed point in training:
 Courbariaux et al. 2015 (arXiv 1412.7024), section 5; of 16-bit numbers with a shared scale and 32-bit sums: Das et al.
-2018 (arXiv 1802.00930), sections 3 and 4.
+2018 (arXiv 1802.00930), section 3.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from torch.autograd.function import once_differentiable
 from palus.types import F32, AnyArray
 
 MOST = 4095
-"""The largest code: so many that STRETCH products of two add up within 32 bits."""
-STRETCH = 128
+"""The largest code: so many that SPAN products of two add up within 32 bits."""
+SPAN = 128
 """Products that are added up as whole numbers."""
 
 
@@ -52,14 +52,14 @@ AT_ONCE = 12
 FEWEST, EVEN = 256, 32
 """Numbers on each side of a layer that is worth it, and what they are a multiple of."""
 
-PAIRS = STRETCH // 2
+PAIRS = SPAN // 2
 
 
 def _tile(of_rows: bool) -> Any:
     """Of a panel of ROWS rows and one of COLUMNS columns, some pairs of numbers: their products added up, times the
     scales, plus what was there before.
 
-    (rows: int16, as `of_rows` says, one row of STRETCH after the other or pairs of ROWS rows side by side; columns:
+    (rows: int16, as `of_rows` says, one row of SPAN after the other or pairs of ROWS rows side by side; columns:
     [PAIRS, COLUMNS, 2] int16; pairs; scales of rows and of columns; before, its numbers from row to row; out, the
     same). Every array is followed by the place where what is meant begins in it: cutting arrays takes time.
     """
@@ -142,19 +142,19 @@ def multiply(
 ) -> None:
     """out = before + rows @ columns, with the scales of both.
 
-    rows: [stretches, panels, ROWS STRETCH], of each panel one row after the other or, `in_pairs`, as `encode_columns`
-    lays them out; columns: [stretches, panels, COLUMNS STRETCH]; of_rows: [R], R a multiple of ROWS; of_columns: [C];
+    rows: [spans, panels, ROWS SPAN], of each panel one row after the other or, `in_pairs`, as `encode_columns`
+    lays them out; columns: [spans, panels, COLUMNS SPAN]; of_rows: [R], R a multiple of ROWS; of_columns: [C];
     before: [C]; out: [R, C]; count: numbers along the sum, even.
     """
-    stretches, down, across, width = rows.shape[0], rows.shape[1], columns.shape[1], out.shape[1]
+    spans, down, across, width = rows.shape[0], rows.shape[1], columns.shape[1], out.shape[1]
     there, skip = before.reshape(1, width), 0
-    for stretch in range(stretches):
-        pairs = min(count - stretch * STRETCH, STRETCH) // 2
+    for span in range(spans):
+        pairs = min(count - span * SPAN, SPAN) // 2
         for start in range(0, down, AT_ONCE):
             for j in range(across):
-                c, q = j * COLUMNS, (stretch * across + j) * COLUMNS * STRETCH
+                c, q = j * COLUMNS, (span * across + j) * COLUMNS * SPAN
                 for i in range(start, min(start + AT_ONCE, down)):
-                    r, p = i * ROWS, (stretch * down + i) * ROWS * STRETCH
+                    r, p = i * ROWS, (span * down + i) * ROWS * SPAN
                     b, o = r * skip + c, r * width + c
                     if in_pairs:
                         _tile_of_pairs(
@@ -169,7 +169,7 @@ def multiply(
 
 @njit(cache=True, nogil=True)
 def encode_rows(x: F32, along: F32, codes: AnyArray, scales: F32) -> None:
-    """Codes of x * along, row by row. x: [R, K]; along: [K]; codes: [stretches, >= R, STRETCH], 0 beyond K;
+    """Codes of x * along, row by row. x: [R, K]; along: [K]; codes: [spans, >= R, SPAN], 0 beyond K;
     scales: [>= R]. Rows that x has not stay as they are."""
     half, most = np.float32(MOST + 0.5), np.float32(MOST)
     R, K = x.shape
@@ -181,12 +181,12 @@ def encode_rows(x: F32, along: F32, codes: AnyArray, scales: F32) -> None:
         scales[r] = largest / most
         per = most / max(largest, np.float32(1e-30))
         for s in range(codes.shape[0]):
-            own, first = codes[s, r], s * STRETCH
-            known = min(K - first, STRETCH)
+            own, first = codes[s, r], s * SPAN
+            known = min(K - first, SPAN)
             part, factors = row[first : first + known], along[first : first + known]
             for k in range(known):
                 own[k] = np.int16(np.int32(part[k] * factors[k] * per + half) - MOST)  # what is cut is positive
-            for k in range(known, STRETCH):
+            for k in range(known, SPAN):
                 own[k] = 0
 
 
@@ -206,7 +206,7 @@ def measure_columns(x: F32, along: F32, scales: F32, sums: F32) -> None:
 
 @njit(cache=True, nogil=True)
 def encode_columns(x: F32, along: F32, scales: F32, codes: AnyArray) -> None:
-    """Codes of x * along, column by column, two rows side by side. codes: [stretches, panels, PAIRS, ROWS] int32."""
+    """Codes of x * along, column by column, two rows side by side. codes: [spans, panels, PAIRS, ROWS] int32."""
     R, N = x.shape
     per, none = np.empty(N, np.float32), np.zeros(N, np.float32)
     both = np.zeros((codes.shape[1], ROWS), np.int32)
@@ -230,9 +230,9 @@ def encode_columns(x: F32, along: F32, scales: F32, codes: AnyArray) -> None:
 
 @njit(cache=True, nogil=True)
 def _interleave(codes: AnyArray, rows: int, pairs: AnyArray) -> None:
-    """Codes by rows as columns of a product along the rows. codes: [stretches, R, STRETCH], R even; pairs: [stretches
+    """Codes by rows as columns of a product along the rows. codes: [spans, R, SPAN], R even; pairs: [spans
     of rows, panels, PAIRS, COLUMNS, 2] int16."""
-    across = STRETCH // COLUMNS
+    across = SPAN // COLUMNS
     for pair in range((rows + 1) // 2):
         here, place = pairs[pair // PAIRS], pair % PAIRS
         for s in range(codes.shape[0]):
@@ -246,8 +246,8 @@ def _interleave(codes: AnyArray, rows: int, pairs: AnyArray) -> None:
 
 @njit(cache=True, nogil=True)
 def _turn(codes: AnyArray, pairs: AnyArray) -> None:
-    """Codes by rows as columns of a product along them. codes: [stretches, R, PAIRS] int32, R a multiple of COLUMNS;
-    pairs: [stretches, panels, PAIRS, COLUMNS] int32."""
+    """Codes by rows as columns of a product along them. codes: [spans, R, PAIRS] int32, R a multiple of COLUMNS;
+    pairs: [spans, panels, PAIRS, COLUMNS] int32."""
     for s in range(codes.shape[0]):
         for p in range(pairs.shape[1]):
             part, out = codes[s, p * COLUMNS : (p + 1) * COLUMNS], pairs[s, p]
@@ -266,7 +266,7 @@ def _ones(count: int) -> F32:
 
 @dataclass(frozen=True)
 class CodedRows:
-    """A matrix [count, K], row by row. codes: [stretches, rows, STRETCH] int16, rows a multiple of ROWS; scales:
+    """A matrix [count, K], row by row. codes: [spans, rows, SPAN] int16, rows a multiple of ROWS; scales:
     [rows]; both mean nothing beyond `count`."""
 
     codes: AnyArray
@@ -278,7 +278,7 @@ class CodedRows:
         """x: [R, K]; along: [K], factors of its columns that belong to it. grain: rows are filled up to a multiple."""
         R, K = x.shape
         rows = parts(R, grain) * grain
-        found = cls(np.empty((parts(K, STRETCH), rows, STRETCH), np.int16), np.empty(rows, np.float32), R)
+        found = cls(np.empty((parts(K, SPAN), rows, SPAN), np.int16), np.empty(rows, np.float32), R)
         found.fill(x, along)
         return found
 
@@ -288,8 +288,8 @@ class CodedRows:
         encode_rows(array, _ones(array.shape[1]) if along is None else along, self.codes, self.scales)
 
     def beside(self, columns: int, out: AnyArray | None = None) -> AnyArray:
-        """Its first columns as those of a product along its rows: [stretches, panels, COLUMNS STRETCH]."""
-        shape = parts(self.count, STRETCH), columns // COLUMNS, PAIRS, COLUMNS, 2
+        """Its first columns as those of a product along its rows: [spans, panels, COLUMNS SPAN]."""
+        shape = parts(self.count, SPAN), columns // COLUMNS, PAIRS, COLUMNS, 2
         out = np.empty(shape, np.int16) if out is None else out.reshape(shape)
         _interleave(self.codes, self.count, out)
         return out.reshape(*shape[:2], -1)
@@ -298,7 +298,7 @@ class CodedRows:
         """before + itself @ columns, [rows, C]. columns: as `beside` and `Int16Weights` give them; scales, before: [C];
         count: numbers along the sum."""
         out = torch.empty(len(self.scales), len(before))
-        rows = self.codes.reshape(len(self.codes), -1, ROWS * STRETCH)
+        rows = self.codes.reshape(len(self.codes), -1, ROWS * SPAN)
         multiply(rows, False, columns, self.scales, scales, before, out.numpy(), count)
         return out.resize_(self.count, len(before))  # no view, which could not be changed in place
 
@@ -312,7 +312,7 @@ class Int16Weights:
     def __init__(self, weight: Tensor) -> None:
         N, K = weight.shape
         self._rows = CodedRows.of(weight, grain=COLUMNS)
-        self._turned = np.empty((parts(K, STRETCH), N // COLUMNS, PAIRS, COLUMNS), np.int32)
+        self._turned = np.empty((parts(K, SPAN), N // COLUMNS, PAIRS, COLUMNS), np.int32)
         self.scales, self.back = self._rows.scales, self._rows.beside(K)
         self.forth = self._turned.view(np.int16).reshape(*self._turned.shape[:2], -1)
         self.ones, self.zeros = _ones(K), np.zeros(K, np.float32)
@@ -342,13 +342,13 @@ class Int16Weights:
 def _slopes(slope: Tensor, x: CodedRows, columns: int) -> tuple[Tensor, Tensor]:
     """slope^T @ x, [N, K], and the sum of the slope's rows, [N]. slope: [R, N]; columns: K."""
     array, N = slope.numpy(), slope.shape[1]
-    panels, stretches = parts(N, ROWS), parts(len(array), STRETCH)
+    panels, spans = parts(N, ROWS), parts(len(array), SPAN)
     scales, sums = np.zeros(panels * ROWS, np.float32), np.empty(N, np.float32)
     measure_columns(array, x.scales, scales, sums)
-    codes = np.empty((stretches, panels, PAIRS, ROWS), np.int32)
+    codes = np.empty((spans, panels, PAIRS, ROWS), np.int32)
     encode_columns(array, x.scales, scales, codes)
     out = torch.empty(len(scales), columns)
-    rows = codes.view(np.int16).reshape(stretches, panels, -1)
+    rows = codes.view(np.int16).reshape(spans, panels, -1)
     even = len(array) + len(array) % 2
     multiply(rows, True, x.beside(columns), scales, _ones(columns), np.zeros(columns, np.float32), out.numpy(), even)
     return out[:N], torch.from_numpy(sums)

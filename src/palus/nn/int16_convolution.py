@@ -24,7 +24,7 @@ from palus.nn.int16 import (
     MOST,
     PAIRS,
     ROWS,
-    STRETCH,
+    SPAN,
     Int16Weights,
     encode_columns,
     encode_rows,
@@ -95,7 +95,7 @@ def _see(
     codes: AnyArray, places: int, high: int, wide: int, size: int, stride: int, channels: int, rows: AnyArray
 ) -> None:
     """What a convolution sees at each place of its results, as rows of a product. codes: [B, H, W channels]; places:
-    high wide of each picture; rows: [stretches, >= places, STRETCH]."""
+    high wide of each picture; rows: [spans, >= places, SPAN]."""
     line, area, all_rows = codes.shape[2], high * wide, rows.shape[1]
     picture, runs = codes.shape[1] * line, size * channels // RUN
     for place in range(places):
@@ -104,7 +104,7 @@ def _see(
         n = 0
         for k in range(size):
             for run in range(runs):
-                here, o = p + k * line + run * RUN, (n // STRETCH * all_rows + place) * STRETCH + n % STRETCH
+                here, o = p + k * line + run * RUN, (n // SPAN * all_rows + place) * SPAN + n % SPAN
                 _move(codes, here, here, rows, o)
                 n += RUN
 
@@ -115,7 +115,7 @@ def _lay_out(
 ) -> None:
     """What a convolution sees at each place of its results, as columns of a product along them. codes: [B, H, W
     channels]; places: high wide of each, but of the last one, which is seen beside an odd place and multiplied by 0;
-    columns: [stretches, panels, PAIRS, COLUMNS, 2]."""
+    columns: [spans, panels, PAIRS, COLUMNS, 2]."""
     line, panels, area = codes.shape[2], columns.shape[1], high * wide
     picture, runs = codes.shape[1] * line, size * channels // RUN
     for place in range(0, places, 2):
@@ -123,7 +123,7 @@ def _lay_out(
         p = b * picture + at // wide * stride * line + at % wide * stride * channels
         b, at = (place + 1) // area, (place + 1) % area
         q = b * picture + at // wide * stride * line + at % wide * stride * channels
-        start, n = (place // STRETCH * panels * PAIRS + place % STRETCH // 2) * COLUMNS * 2, 0
+        start, n = (place // SPAN * panels * PAIRS + place % SPAN // 2) * COLUMNS * 2, 0
         for k in range(size):
             for run in range(runs):
                 o = start + n // COLUMNS * (PAIRS * COLUMNS * 2) + n % COLUMNS * 2
@@ -142,8 +142,8 @@ def _results(
     at_once = min(max(PLACES // area, 1), B)
     height = (at_once * area + ROWS - 1) // ROWS * ROWS
     codes = np.zeros((at_once, x.shape[1] + 2 * padding, x.shape[2] + 2 * padding * channels), np.int16)
-    rows = np.zeros((weights.shape[0], height, STRETCH), np.int16)
-    panels = rows.reshape(weights.shape[0], height // ROWS, ROWS * STRETCH)
+    rows = np.zeros((weights.shape[0], height, SPAN), np.int16)
+    panels = rows.reshape(weights.shape[0], height // ROWS, ROWS * SPAN)
     along, of_pictures = np.zeros(height, np.float32), np.empty(at_once, np.float32)
     for b in range(0, B, at_once):
         count = min(at_once, B - b)
@@ -166,8 +166,8 @@ def _slopes_of_pictures(
     area, numbers, run = high * wide, len(ones), size * channels
     at_once = min(max(PLACES // area, 1), B)
     height = (at_once * area + ROWS - 1) // ROWS * ROWS
-    codes = np.zeros((weights.shape[0], height, STRETCH), np.int16)
-    panels = codes.reshape(weights.shape[0], height // ROWS, ROWS * STRETCH)
+    codes = np.zeros((weights.shape[0], height, SPAN), np.int16)
+    panels = codes.reshape(weights.shape[0], height // ROWS, ROWS * SPAN)
     along, part = np.empty(height, np.float32), np.empty((height, numbers), np.float32)
     whole = np.empty((out.shape[1] + 2 * padding, out.shape[2] + 2 * padding * channels), np.float32)
     for b in range(0, B, at_once):
@@ -195,12 +195,12 @@ def _slopes_of_weights(
     B, high, wide, N = slope.shape
     area = high * wide
     at_once = max(PLACES // area, 1)
-    stretches, panels, numbers = (at_once * area + STRETCH - 1) // STRETCH, total.shape[0] // ROWS, total.shape[1]
+    spans, panels, numbers = (at_once * area + SPAN - 1) // SPAN, total.shape[0] // ROWS, total.shape[1]
     codes = np.zeros((at_once + 1, x.shape[1] + 2 * padding, x.shape[2] + 2 * padding * channels), np.int16)
     along, of_pictures = np.empty(at_once * area, np.float32), np.empty(at_once, np.float32)
     scales, own = np.zeros(total.shape[0], np.float32), np.empty(N, np.float32)
-    rows = np.empty((stretches, panels, PAIRS, ROWS), np.int32)
-    columns = np.empty((stretches, numbers // COLUMNS, PAIRS, COLUMNS, 2), np.int16)
+    rows = np.empty((spans, panels, PAIRS, ROWS), np.int32)
+    columns = np.empty((spans, numbers // COLUMNS, PAIRS, COLUMNS, 2), np.int16)
     ones, nothing, part = np.ones(numbers, np.float32), np.zeros(numbers, np.float32), np.empty_like(total)
     total[:] = 0.0
     sums[:] = 0.0
@@ -216,7 +216,7 @@ def _slopes_of_weights(
             sums[n] += own[n]
         encode_columns(slopes, along, scales, rows)
         _lay_out(codes, R, high, wide, size, stride, channels, columns)
-        used = (R + STRETCH - 1) // STRETCH
+        used = (R + SPAN - 1) // SPAN
         multiply(
             rows[:used].view(np.int16).reshape(used, panels, 2 * PAIRS * ROWS),
             True,
