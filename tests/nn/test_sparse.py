@@ -17,7 +17,7 @@ from palus.learn.adam import Adam
 from palus.nn.attention import AttentionCritic
 from palus.nn.crowd import act_in_step
 from palus.nn.encoders import VECTORS, reader_of
-from palus.nn.layers import Linear
+from palus.nn.layers import Linear, Reader
 from palus.nn.network import Network
 from palus.nn.parameters import FlatParameters
 from palus.nn.place import Placement
@@ -220,7 +220,7 @@ def test_what_reads_the_rays_of_soccer_skips_their_zeros() -> None:
     memory = settings.model_copy(update={"memory": Memory()})
     assert readers(Network(SOCCER, memory, generator)) == [SparseLinear]
     normalizing = settings.model_copy(update={"normalize": True})
-    assert readers(Network(SOCCER, normalizing, generator, critic=AttentionCritic)) == [Linear] * 3
+    assert readers(Network(SOCCER, normalizing, generator, critic=AttentionCritic)) == [Reader] * 3
     elsewhere = Network(SOCCER, settings, generator, place=Placement(torch.device("cpu"), compiled=False))
     assert not elsewhere.takes_rays and not Network(SOCCER, settings, generator, torch.bfloat16).takes_rays
     assert [m.compiled for m in elsewhere.modules() if isinstance(m, SparseLinear)] == [False]
@@ -231,16 +231,16 @@ def test_sparse_vectors_have_to_be_two_thirds_of_what_a_layer_reads() -> None:
     more, picture = replace(numbers, name="more", shape=(1,)), ObservationSpec("picture", (3, 36, 36), "uint8")
     settings = NetworkSettings()
     assert reader_of([rays, numbers], settings) is SparseLinear
-    assert reader_of([rays, numbers, more], settings) is Linear
-    assert reader_of([rays, picture], settings) is Linear
-    assert reader_of([replace(rays, shape=(63,))], settings) is Linear
-    assert reader_of([rays], NetworkSettings(normalize=True)) is Linear
+    assert reader_of([rays, numbers, more], settings) is Reader
+    assert reader_of([rays, picture], settings) is Reader
+    assert reader_of([replace(rays, shape=(63,))], settings) is Reader
+    assert reader_of([rays], NetworkSettings(normalize=True)) is Reader
     assert reader_of([rays], NetworkSettings(normalize=True, normalize_names=("numbers",))) is SparseLinear
     apart = Network(
         BehaviorSpec("B", (rays, numbers), SOCCER.actions), NetworkSettings(encoding="apart"), torch.Generator()
     )
     assert [type(m) for m in apart.modules() if isinstance(m, Linear) and m.in_features in (40, 80)] == [
-        SparseLinear, Linear,
+        SparseLinear, Reader,
     ]  # fmt: skip
 
 
