@@ -28,7 +28,6 @@ from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import summarize
 
 BEHAVIOR, PRESET = "SoccerTwos", "soccertwos-demo"
-FP32 = "highest"
 OPPONENTS = ("random", "ball-chaser")
 CHECKPOINTS = 4
 
@@ -132,7 +131,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("results/precision"), help="folder of the runs")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--seeds", type=int, nargs="+", default=[11, 12, 13])
-    parser.add_argument("--paths", nargs=2, default=[FP32, "bf16"], help="fp32, and what it is compared with")
+    parser.add_argument("--paths", nargs=2, default=["highest", "bf16"], help="fp32, and what it is compared with")
     parser.add_argument("--hidden", type=int, default=128, help="units of a layer; int16 is for 256 and more")
     parser.add_argument("--steps", type=int, default=4_000_000)
     parser.add_argument("--pairs", type=int, default=100)

@@ -325,7 +325,7 @@ class Int16Weights:
 
     def load(self, weight: Tensor) -> None:
         """The weights have changed."""
-        self._rows.fill(weight)
+        self._rows.fill(weight, self.ones)
         self._rows.beside(weight.shape[1], self.back)
         _turn(self._rows.codes.view(np.int32), self._turned)
 
