@@ -62,6 +62,7 @@ ROWS = {
     HEALTH: Row(HEALTH),
     f"{HEALTH}-beside": Row(HEALTH, ("palus.sampling.asynchronous=true",)),
     f"{HEALTH}-fp32": Row(HEALTH, ("palus.matmul=highest",)),
+    f"{HEALTH}-int16": Row(HEALTH, ("palus.matmul=int16",)),
     f"{HEALTH}-pictures": Row(HEALTH, ("palus.env_options.measurements=false",)),
     "doom-basic": Row("doom-basic"),
     "doom-defend-the-center": Row("doom-defend-the-center"),
@@ -108,10 +109,9 @@ def _run(out: Path, name: str, seed: int, words: Sequence[str], find: Callable[[
     shutil.rmtree(kept, ignore_errors=True)
     session = machine.Session("doom-curves", {"row": name, "seed": seed})
     begun = time.monotonic()
+    path = os.pathsep.join(part for part in (str(HERE), os.environ.get("PYTHONPATH")) if part)
     with (out / f"{name}-{seed}.log").open("w") as log:
-        child = subprocess.Popen(
-            words, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONPATH": str(HERE)}
-        )
+        child = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONPATH": path})
         meter = Meter(child.pid)
         meter.start()
         saved: dict[int, Saved] = {}
