@@ -1,7 +1,9 @@
-"""What holds for every test: signals as a terminal leaves them, bytecode that is kept, and the order of files."""
+"""What holds for every test: signals as a terminal leaves them, bytecode that is kept, no garbage sought in what all
+tests share, and the order of files."""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections import Counter
@@ -17,13 +19,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Where the environment forbids it, hundreds of processes compile the same sources.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# While all files are read nothing is left over, and later nothing of it is to be looked through again and again.
+gc.disable()
+
 FIRST = (
     # One game's kernels are compiled in each; what comes later finds both in the cache.
     "arena/jobs/test_report_forms.py",
     "envs/soccer/test_strikers.py",
     # Few tests that take long: whoever took one of them last would work alone.
-    "test_run_file_keys.py",
     "test_train_workers.py",
+    "test_run_file_keys.py",
     "cli/test_demo.py",
     "cli/test_arena.py",
     "learn/test_cart_pole.py",
@@ -61,3 +66,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {here / file: place for place, file in enumerate(FIRST)}
     counts = Counter(item.path for item in items)
     items.sort(key=lambda item: (places.get(item.path, len(FIRST)), -counts[item.path]))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()

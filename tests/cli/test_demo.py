@@ -65,7 +65,7 @@ def few_matches(monkeypatch):
     monkeypatch.setattr("palus.config.load_run", small_run)
     monkeypatch.setattr(match, "play_pairs", lambda a, b, pairs, **more: play(a, b, min(pairs, 4), **more))
     monkeypatch.setattr(highlights, "record_wins", lambda *who, pairs, **more: record(*who, pairs=2, **more))
-    settings = partial(ArenaSettings, entry_pairs=2)
+    settings = partial(ArenaSettings, entry_pairs=2, quiet_s=0.5)
     monkeypatch.setattr("palus.arena.ladder.settings.ArenaSettings", settings)
     monkeypatch.setattr("palus.web.api.leaderboard.is_provisional", lambda games, half_width: games < 4)
     await_place = demo_arena.await_place
@@ -73,7 +73,7 @@ def few_matches(monkeypatch):
     def await_both(arena, repo, seconds):
         deadline = time.monotonic() + seconds
         while "stranger/team" not in {row.repo for row in demo_arena.board(arena)} and time.monotonic() < deadline:
-            time.sleep(0.2)
+            time.sleep(0.5)
         return await_place(arena, repo, seconds)
 
     monkeypatch.setattr(demo_arena, "await_place", await_both)

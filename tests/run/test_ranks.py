@@ -179,12 +179,24 @@ def children(pid: int) -> list[int]:
 
 
 MEET = """
-import torch
+import os, time, torch
 from palus.learn.ranks import Ranks
-ranks = Ranks.joined()
-told = torch.full((3,), 1.0 + ranks.rank)
-ranks.sum(told)
-print(told.tolist())
+
+def meet(rank):
+    os.environ["RANK"] = str(rank)
+    ranks = Ranks.joined()
+    told = torch.full((3,), 1.0 + rank)
+    ranks.sum(told)
+    print(told.tolist(), flush=True)
+
+for first in (0, 1):
+    for rank in (first, 1 - first):
+        if os.fork() == 0:
+            meet(rank)
+            os._exit(0)
+        time.sleep(1.0)  # the other one comes after this one has looked
+    for _ in range(2):
+        os.wait()
 """
 
 
@@ -193,18 +205,9 @@ def test_ranks_that_start_again_do_not_call_those_of_before() -> None:
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     told = {"WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port}
     told |= {"TORCHELASTIC_RUN_ID": "test", "TORCHELASTIC_USE_AGENT_STORE": True}
-    for first in (0, 1):
-        processes = []
-        for rank in (first, 1 - first):
-            if processes:
-                time.sleep(3.0)  # the other one comes after it has looked
-            own = environment() | {name: str(value) for name, value in (told | {"RANK": rank}).items()}
-            processes.append(subprocess.Popen([sys.executable, "-c", MEET], env=own, text=True, stdout=subprocess.PIPE))
-        try:
-            assert [process.communicate(timeout=60)[0] for process in processes] == ["[3.0, 3.0, 3.0]\n"] * 2
-        finally:
-            for process in processes:
-                process.kill()
+    own = environment() | {name: str(value) for name, value in told.items()}
+    met = subprocess.run([sys.executable, "-c", MEET], env=own, text=True, stdout=subprocess.PIPE, timeout=60)
+    assert met.stdout == "[3.0, 3.0, 3.0]\n" * 4
 
 
 def test_what_several_ranks_cannot_train_is_refused(tmp_path: Path) -> None:
