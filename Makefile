@@ -25,8 +25,9 @@ help:  ## list the targets
 demo: .venv/train,arena.stamp  ## train a team from nothing, rank it, write a page with its best goals
 	@.venv/bin/palus demo
 
+# Three processes on two cores, too: many tests wait for browsers, servers and processes of their own.
 test: .venv/dev.stamp  ## the tests, without the slow ones
-	@.venv/bin/pytest -n auto --maxprocesses 4 --dist loadfile
+	@.venv/bin/pytest -n 3 --dist loadfile
 
 # What pyproject.toml gives a test, in seconds, is not meant for these.
 LONG = --timeout 3600 -o faulthandler_timeout=0

@@ -31,9 +31,12 @@ tags: SoccerTwos, deep-reinforcement-learning, reinforcement-learning, ML-Agents
 """
 
 
-def test_a_newcomer_needs_huggingface_hub_alone_and_a_hostile_model_stops_nothing(arena: Arena, tmp_path: Path) -> None:
+def test_a_newcomer_needs_huggingface_hub_alone_and_neither_a_hostile_model_nor_a_second_arena_disturbs(
+    arena: Arena, tmp_path: Path
+) -> None:
     added = arena.run("account", "add", "newcomer", "--data", str(arena.data))
     assert added.returncode == 0, added.stderr
+    # All that a newcomer needs.
     hub = HfApi(endpoint=arena.url, token=re.findall(r"hf_\w+|\S{40,}", added.stdout)[0])
     for name, model in (("hostile", b"no model"), ("team", None)):
         run = make_run(tmp_path / name)
@@ -42,26 +45,6 @@ def test_a_newcomer_needs_huggingface_hub_alone_and_a_hostile_model_stops_nothin
             (run / "SoccerTwos.onnx").write_bytes(model)
         hub.create_repo(f"newcomer/{name}", exist_ok=True)
         hub.upload_folder(repo_id=f"newcomer/{name}", folder_path=run, commit_message="First Push")
-
-    standing = arena.wait_for(lambda: arena.standing("newcomer/team"), "no first interval")
-    assert standing["games"] >= 2 and standing["half_width"] > 0
-    page = arena.read("models/newcomer/hostile")
-    (refused,) = page["revisions"]
-    assert refused["state"] == "refused"
-    assert refused["refusal"]["code"] == "not-onnx"
-    assert refused["refusal"]["remedy"]
-    arena.wait_for_matches(arena.read("status")["matches"] + 2)
-
-
-def test_an_arena_says_what_to_do_plays_stops_cleanly_on_ctrl_c_and_goes_on_where_it_stopped(
-    arena: Arena, tmp_path: Path
-) -> None:
-    said = "".join(arena.said)
-    assert "Isolation of models: " in said
-    assert re.search(rf"palus push results/mine \S+/mine --hub {arena.url}", said)
-    token = arena.data / "admin.token"
-    assert stat.S_IMODE(token.stat().st_mode) == 0o600
-    arena.wait_for_matches(2)
 
     refused = arena.run("arena", "--data", str(arena.data), "--port", "0")
     assert refused.returncode == 2 and "runs on this data folder already" in refused.stderr
@@ -72,6 +55,26 @@ def test_an_arena_says_what_to_do_plays_stops_cleanly_on_ctrl_c_and_goes_on_wher
     )
     assert worker.returncode == 0, worker.stderr
     assert "lab/pc" in {line["name"] for line in arena.read("status")["workers"]}
+
+    standing = arena.wait_for(lambda: arena.standing("newcomer/team"), "no first interval")
+    assert standing["games"] >= 2 and standing["half_width"] > 0
+    page = arena.read("models/newcomer/hostile")
+    (hostile,) = page["revisions"]
+    assert hostile["state"] == "refused"
+    assert hostile["refusal"]["code"] == "not-onnx"
+    assert hostile["refusal"]["remedy"]
+    arena.wait_for_matches(arena.read("status")["matches"] + 2)
+
+
+def test_an_arena_says_what_to_do_stops_cleanly_on_ctrl_c_and_goes_on_where_it_stopped(
+    arena: Arena, tmp_path: Path
+) -> None:
+    said = "".join(arena.said)
+    assert "Isolation of models: " in said
+    assert re.search(rf"palus push results/mine \S+/mine --hub {arena.url}", said)
+    token = arena.data / "admin.token"
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    arena.wait_for_matches(2)
 
     code, rest = arena.interrupt()
     assert code == 0, rest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import choix
 import numpy as np
 import pytest
 from draws import chances
@@ -48,6 +47,8 @@ def test_shuffled_rows_change_no_bit(history: list[Played]) -> None:
 
 
 def test_an_independent_implementation_finds_the_same_strengths() -> None:
+    import choix  # which loads much that nothing else needs
+
     decided = [game for game in play(STRENGTH, pairs=150, seed=1) if game.points != 0.5]
     field = arrange(decided)
     cells, n = add_up(field.games, len(field)), len(field)

@@ -187,7 +187,7 @@ def meet(rank):
     ranks = Ranks.joined()
     told = torch.full((3,), 1.0 + rank)
     ranks.sum(told)
-    print(told.tolist(), flush=True)
+    os.write(1, f"{told.tolist()}\\n".encode())  # in one piece: two may tell it at once
 
 for first in (0, 1):
     for rank in (first, 1 - first):

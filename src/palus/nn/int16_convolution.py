@@ -183,7 +183,9 @@ def _slopes_of_pictures(
                     for n in range(np.uint64(run)):
                         whole[line, w + n] += part[r, first + n]
             for h in range(out.shape[1]):
-                out[b + picture, h] = whole[h + padding, padding * channels : padding * channels + out.shape[2]]
+                seen = whole[h + padding, padding * channels : padding * channels + out.shape[2]]
+                for n in range(out.shape[2]):
+                    out[b + picture, h, n] = seen[n]  # to assign all at once is a sentence to compile for 3 s
 
 
 @njit(cache=True, nogil=True)

@@ -176,7 +176,7 @@ def test_a_model_that_arrives_while_the_arena_runs_is_ranked_and_one_that_goes_i
             rank: int | None = connection.execute(ranked).scalar()
             return rank
 
-    with ArenaService(store, ENDLESS, Sources(pool), workers=1):
+    with ArenaService(store, replace(ENDLESS, entry_pairs=2, refresh_share=1.0), Sources(pool), workers=1):
         with (
             pytest.raises(ArenaError, match="runs on this data folder already"),
             ArenaService(store, ENDLESS, Sources(), workers=0),
