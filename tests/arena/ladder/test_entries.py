@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from arena_records import record, sha
 from sqlalchemy import event, select, update
 
-from palus.arena.ladder import queue
+from palus.arena.ladder import queue, scheduler
 from palus.arena.ladder.discovery import Entry, FolderPool, Source, Sweep, sweep_house
 from palus.arena.ladder.entries import decide, forget, read_lineup, take_in
 from palus.arena.ladder.field_picture import Ledger, take_picture
 from palus.arena.ladder.log import append
-from palus.arena.ladder.scheduler import PeriodicSweep, run_sweep
+from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler, run_sweep
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.models.entity import Entity
 from palus.arena.models.refusal import Refusal
@@ -213,6 +214,23 @@ def test_a_sweep_that_changes_nothing_keeps_nobody_from_writing(store: Store) ->
         written.clear()
         run_sweep(store, periodic, ArenaSettings())
         assert bool(written) == changed, then
+
+
+def test_a_source_that_takes_long_is_looked_at_as_rarely(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, takes, looked = 0.0, 0.0, list[float]()
+
+    def look(env: str) -> Sweep:
+        nonlocal now
+        looked.append(now)
+        now += takes
+        return sweep()
+
+    monkeypatch.setattr(scheduler, "time", SimpleNamespace(monotonic=lambda: now))
+    plan = Scheduler(store, ArenaSettings(), [PeriodicSweep(look, 1.0)])
+    for begun, lasts in ((100.0, 0.01), (100.9, 0.01), (101.1, 0.4), (105.0, 0.4), (105.2, 0.4)):
+        now, takes = begun, lasts
+        plan.tick()
+    assert looked == [100.0, 101.1, 105.2]
 
 
 def test_refused_revisions_that_no_repository_shows_are_forgotten_with_their_checks(store: Store) -> None:
