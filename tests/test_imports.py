@@ -241,6 +241,10 @@ def test_only_who_keeps_something_loads_the_database() -> None:
     import_without(["sqlalchemy", "alembic"], heavy, light_modules(heavy))
 
 
+def test_a_worker_that_steps_games_starts_without_run_files_torch_and_compiler() -> None:
+    import_without(["palus.config", "torch", "numba"], [], ["palus.rollout.worker"])
+
+
 @pytest.mark.parametrize("package", read_picture().heavy)
 def test_a_heavy_package_is_loaded_where_the_picture_says_and_nowhere_else(package: str) -> None:
     named = {

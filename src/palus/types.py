@@ -23,6 +23,10 @@ I64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 AnyArray = NDArray[Any]
 
+BASE_ENV = "palus.unity.base_env:make"
+"""`palus.env` of an environment in this process that was written for ML-Agents' Python interface."""
+DEFAULT_GAME = "SoccerTwos"
+"""The game that is meant where none is named."""
 MASKS = "action_masks"
 """Beside the observations of a behavior with masks: [rows, M] bool, True where a choice is allowed now."""
 RAY_TAGS, RAY_DISTANCES = " tags", " distances"

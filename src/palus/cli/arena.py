@@ -13,7 +13,7 @@ import typer
 from palus.cli.arena_start import Place, Role, check_proxies, check_public_urls, listen, serving, welcome
 from palus.cli.options import GAMES_LISTED, complete_game
 from palus.cli.output import stdout, stop_signal
-from palus.config.run_file import DEFAULT_GAME
+from palus.types import DEFAULT_GAME
 
 EPILOG = """
 Everything is kept in the folder of --data: stop it with Ctrl-C, start it again, it goes on where it was.

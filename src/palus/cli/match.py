@@ -13,8 +13,8 @@ from rich.markup import escape
 
 from palus.cli.options import GameOption, LogOption, ModeOption
 from palus.cli.output import end_early, matches_progress, nats, percent, percent_range, print_json, stdout, typed
-from palus.config.run_file import DEFAULT_GAME
 from palus.errors import EnvError, ModelError, PalusError, ReplayError
+from palus.types import DEFAULT_GAME
 
 if TYPE_CHECKING:
     from palus.arena.referee.result import Mode, PairingSummary

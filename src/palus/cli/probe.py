@@ -12,10 +12,10 @@ from rich.markup import escape
 
 from palus.cli.output import EXIT_INTERRUPTED, matches_progress, print_json, stderr, stdout
 from palus.config import RunFile, load_run
-from palus.config.run_file import DEFAULT_GAME
 from palus.envs import GameSource, arena_games
 from palus.errors import ConfigError
 from palus.terminal import Terminal
+from palus.types import DEFAULT_GAME
 
 if TYPE_CHECKING:
     from palus.hub.probe_file import Probe

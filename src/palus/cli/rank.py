@@ -11,8 +11,8 @@ from rich.table import Table
 
 from palus.cli.options import GameOption, LogOption
 from palus.cli.output import end_early, matches_progress, percent, print_json, ranks, standings, stderr, stdout
-from palus.config.run_file import DEFAULT_GAME
 from palus.errors import ModelError, StorageError
+from palus.types import DEFAULT_GAME
 
 if TYPE_CHECKING:
     from palus.arena.models.players import Player

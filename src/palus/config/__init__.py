@@ -1,4 +1,4 @@
-"""The run file: ML-Agents' trainer YAML, strict, plus palus's own section. Imports nothing of palus but errors."""
+"""The run file: ML-Agents' trainer YAML, strict, plus palus's own section. Imports nothing of palus but leaves."""
 
 from palus.config.advice import notes, unsupported
 from palus.config.load import dump_run, load_run

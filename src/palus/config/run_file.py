@@ -16,12 +16,10 @@ from palus.config.environment import Curriculum, EnvironmentParameter, Lesson
 from palus.config.league import LeagueSettings, Role, Roles
 from palus.config.section import Count, CountOrMinusOne, CountOrZero, NotNegative, PortOrZero, Positive, Section
 from palus.config.trainer import AnyBehavior
+from palus.types import BASE_ENV, DEFAULT_GAME
 
 EDITOR = "UnityEditor"
 """`env_settings.env_path` of a game in Unity's Editor."""
-BASE_ENV = "palus.unity.base_env:make"
-"""`palus.env` of an environment in this process that was written for ML-Agents' Python interface."""
-DEFAULT_GAME = "SoccerTwos"
 BEHAVIORS_OF = {DEFAULT_GAME: ("SoccerTwos",), "StrikersVsGoalie": ("Striker", "Goalie")}
 """ML-Agents' games that palus has built in, by name: a run file with one of their behaviors needs to name none."""
 

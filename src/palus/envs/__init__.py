@@ -11,7 +11,6 @@ from typing import Any, cast
 
 from pydantic import ValidationError, validate_call
 
-from palus.config.run_file import BASE_ENV
 from palus.envs.arena_game import ArenaGame
 from palus.envs.doom.scenarios import ENVIRONMENTS
 from palus.envs.game import Game
@@ -19,7 +18,7 @@ from palus.envs.matches import Matches, OneMatch
 from palus.envs.protocol import MultiAgentEnv
 from palus.errors import EnvError
 from palus.trust import NOBODY, Trust, load
-from palus.types import GameSpec
+from palus.types import BASE_ENV, GameSpec
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from palus.config.run_file import DEFAULT_GAME
 from palus.envs.recording import MatchLayout, RecordedEvent, Recording
 from palus.errors import ArenaError
-from palus.types import I32, I64, AnyArray
+from palus.types import DEFAULT_GAME, I32, I64, AnyArray
 
 BotAct = Callable[[Any, int, I64], I32]
 """(env, team, matches [M]) -> [M, agents of the team, branches] choices for these matches."""

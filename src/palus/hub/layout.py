@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from palus.config.run_file import DEFAULT_GAME
 from palus.config.source import parse_yaml
 from palus.envs import BUILT_IN, arena_games
 from palus.errors import HubError
 from palus.export.bundle import Provenance
 from palus.files import digest_of
+from palus.types import DEFAULT_GAME
 
 MAX_FILES = 1000
 """More files than this are refused by hubs, and are a sign of a folder named by mistake."""

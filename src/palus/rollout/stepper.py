@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from palus.config.environment import Value
 from palus.envs.drawing import MatchParameters
 from palus.envs.game import Game, random_actions
 from palus.envs.matches import Matches
 from palus.rollout.layout import Layout, Table
 from palus.types import I32, AnyArray
+
+if TYPE_CHECKING:  # see palus.envs.drawing
+    from palus.config.environment import Value
 
 WARM_UP_GAMES = 16
 """Decorrelation spreads games over at most this many rollouts, so that its cost grows with the games, not faster."""
