@@ -226,7 +226,8 @@ def test_a_source_that_takes_long_is_looked_at_as_rarely(store: Store, monkeypat
         return sweep()
 
     monkeypatch.setattr(scheduler, "time", SimpleNamespace(monotonic=lambda: now))
-    plan = Scheduler(store, ArenaSettings(), [PeriodicSweep(look, 1.0)])
+    # As long as no model is there no pair is drawn from them either.
+    plan = Scheduler(store, ArenaSettings(uniform_share=1.0), [PeriodicSweep(look, 1.0)])
     for begun, lasts in ((100.0, 0.01), (100.9, 0.01), (101.1, 0.4), (105.0, 0.4), (105.2, 0.4)):
         now, takes = begun, lasts
         plan.tick()

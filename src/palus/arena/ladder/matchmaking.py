@@ -144,6 +144,8 @@ def ladder_pairings(
     somebody whose interval is still wider than the target are open; those at the season's limit of meetings wait until
     every open pairing had one, and those with a model of an owner beyond its share until no other is left.
     """
+    if not len(picture):
+        return []
     unsure = np.asarray(Z_95 * np.sqrt(picture.variance) >= settings.target_half_width)
     first, second = _candidates(picture, settings, unsure)
     in_share = ~(picture.over[first] | picture.over[second])
