@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Where the environment forbids it, hundreds of processes compile the same sources.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-
-# While all files are read nothing is left over, and later nothing of it is to be looked through again and again.
-gc.disable()
 
 FIRST = (
     # One game's kernels are compiled in each; what comes later finds both in the cache.
@@ -68,6 +66,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (places.get(item.path, len(FIRST)), -counts[item.path]))
 
 
-def pytest_collection_finish() -> None:
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """While files are read nothing is left over, and later nothing of it is to be looked through again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -114,6 +114,7 @@ def test_ppo_learns_from_pictures(tmp_path: Path) -> None:
     assert found > 0.95
 
 
+# As text: measured when it runs, not by every process that collects.
 @pytest.mark.skipif("not int8.largest_factor()", reason="this CPU, or this torch, has no exact products of int8")
 @pytest.mark.parametrize("trainer", ["ppo", pytest.param("appo", marks=pytest.mark.slow)])
 def test_pictures_are_learned_from_where_policies_act_in_int8(

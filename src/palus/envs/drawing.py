@@ -9,7 +9,7 @@ import numpy as np
 
 from palus.types import F64, I64
 
-if TYPE_CHECKING:  # a third of a worker's start, which needs it where something is drawn alone
+if TYPE_CHECKING:  # workers start without the schema of run files
     from palus.config.environment import Value
 
 

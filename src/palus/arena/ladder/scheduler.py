@@ -50,7 +50,7 @@ MANY_MATCHES = 50_000
 """Of a longer log a pass does not wait until it is known who met whom: that of ten million takes four seconds."""
 
 SWEEP_SHARE = 0.1
-"""Of the scheduler's time, at most, that looking at one source may take: of ten thousand models a look takes 0.4 s."""
+"""Of the scheduler's time, at most, that looking at one source may take: every look reads of all its models."""
 
 SEED_BITS = 53
 """Seeds survive readers of JSON that know only doubles."""
