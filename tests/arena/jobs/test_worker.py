@@ -268,10 +268,12 @@ def test_a_job_that_cannot_be_done_is_given_up_with_its_reason_and_its_model_ref
 
 
 class Distant(StoreSource):
-    """The store as if it were far away. asked: how many jobs a worker wanted each time; away: requests that fail."""
+    """The store as if it were far away. asked: how many jobs a worker wanted each time; away: requests that fail.
+
+    A question is worth so much play that several jobs of a machine that is slow today fit in."""
 
     def __init__(self, store: Store, away: int = 0) -> None:
-        super().__init__(store, "w", SETTINGS, describe_here(), play_s=2.0)
+        super().__init__(store, "w", SETTINGS, describe_here(), play_s=60.0)
         self.asked: list[int] = []
         self.away = away
 
