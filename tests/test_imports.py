@@ -245,6 +245,13 @@ def test_a_worker_that_steps_games_starts_without_run_files_torch_and_compiler()
     import_without(["palus.config", "torch", "numba"], [], ["palus.rollout.worker"])
 
 
+def test_a_command_is_told_of_without_those_beside_it() -> None:
+    """`palus login` and `palus rank` read no run file, so the schema of run files is not loaded for them."""
+    names = ["palus.__main__", "palus.cli.login", "palus.cli.worker", "palus.cli.rank", "palus.cli.match"]
+    import_without(["palus.config", "numba", "sqlalchemy"], [], names)
+    import_without(["palus.config", "numpy", "pydantic"], [], names[:3])
+
+
 @pytest.mark.parametrize("package", read_picture().heavy)
 def test_a_heavy_package_is_loaded_where_the_picture_says_and_nowhere_else(package: str) -> None:
     named = {

@@ -1,39 +1,21 @@
-"""The command line `palus`. Commands are thin: parse, call one library function, print. One module per command."""
+"""The command line `palus`. Commands are thin: parse, call one library function, print. One module per command, which
+is imported when its command is asked for: the schema of run files alone costs more than all else of a short command."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.main import get_command
 
 from palus import __version__
-from palus.cli import account, league, site, sweep
-from palus.cli.arena import arena
-from palus.cli.backup import backup, restore
-from palus.cli.compare import compare
-from palus.cli.demo import demo
-from palus.cli.enjoy import enjoy
-from palus.cli.fidelity import fidelity
-from palus.cli.login import login
-from palus.cli.match import match
-from palus.cli.migrate import migrate
-from palus.cli.mlagents_learn import near_command
 from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR, stderr, told_memory
-from palus.cli.probe import probe
-from palus.cli.pull import pull
-from palus.cli.push import push
-from palus.cli.rank import rank
-from palus.cli.record import record
-from palus.cli.train import train
-from palus.cli.unity_serve import unity_serve
-from palus.cli.verify import audit, recompute, verify
-from palus.cli.watch import watch
-from palus.cli.worker import worker
 from palus.errors import ConfigError, PalusError
 
 EPILOG = """
@@ -68,11 +50,96 @@ def literal(text: str | None) -> str | None:
     return text and re.sub(r"^(  .*)$", r"\1  ", text, flags=re.MULTILINE)
 
 
-def _walk(command: Any) -> Iterator[Any]:
-    """A command and all below it."""
-    yield command
+COMMANDS = {
+    "demo": "demo",
+    "train": "train",
+    "enjoy": "enjoy",
+    "match": "match",
+    "record": "record",
+    "compare": "compare",
+    "rank": "rank",
+    "probe": "probe",
+    "watch": "watch",
+    "push": "push",
+    "pull": "pull",
+    "login": "login",
+    "migrate": "migrate",
+    "unity-serve": "unity_serve",
+    "arena": "arena",
+    "worker": "worker",
+    "verify": "verify",
+    "audit": "verify",
+    "recompute": "verify",
+    "backup": "backup",
+    "restore": "backup",
+    "fidelity": "fidelity",
+    "account": "account",
+    "site": "site",
+    "sweep": "sweep",
+    "league": "league",
+}
+"""Every command and the module that has it, in the order of `palus --help`."""
+
+
+class _Commands(Mapping[str, Any]):
+    """What COMMANDS names, each imported when it is looked up."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _make_command(name, import_module(f"palus.cli.{COMMANDS[name]}"))
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in COMMANDS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class _Train(TyperCommand):
+    """Tells who gives a flag of `mlagents-learn` which command has it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Raises ConfigError."""
+        from palus.cli.mlagents_learn import near_command
+
+        own = {option for parameter in self.params for option in parameter.opts}
+        for flag in (word.partition("=")[0] for word in args):
+            hint = None if flag in own else near_command(flag)
+            if hint is not None:
+                raise ConfigError([hint])
+        return super().parse_args(ctx, args)
+
+
+def _make_command(name: str, module: Any) -> Any:
+    """The command of that name. Several commands below one word are the module's `app`, one is a function."""
+    parent = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False)
+    parent.callback()(lambda: None)  # keeps the name a word of its own: typer runs an only command without it
+    if hasattr(module, "app"):
+        parent.add_typer(module.app, name=name)
+    else:
+        cls = _Train if name == "train" else TyperCommand
+        command = parent.command(name, cls=cls, epilog=getattr(module, "EPILOG", None))
+        command(getattr(module, name.replace("-", "_")))
+    made: Any = get_command(parent)
+    _show_literally(made.commands[name])
+    return made.commands[name]
+
+
+def _show_literally(command: Any) -> None:
+    """All help of a command and those below it."""
+    command.help, command.epilog = literal(command.help), literal(command.epilog)
+    for parameter in command.params:
+        if isinstance(parameter, TyperOption | TyperArgument):
+            parameter.help = literal(parameter.help)
     for below in getattr(command, "commands", {}).values():
-        yield from _walk(below)
+        _show_literally(below)
 
 
 class _Group(TyperGroup):
@@ -80,11 +147,8 @@ class _Group(TyperGroup):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        for command in _walk(self):
-            command.help, command.epilog = literal(command.help), literal(command.epilog)
-            for parameter in command.params:
-                if isinstance(parameter, TyperOption | TyperArgument):
-                    parameter.help = literal(parameter.help)
+        self.help, self.epilog = literal(self.help), literal(self.epilog)
+        self.commands = _Commands()  # type: ignore[assignment]  # typer only looks them up
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; exit 2 on a `PalusError` and where the memory is too small, 130 on Ctrl-C."""
@@ -97,19 +161,6 @@ class _Group(TyperGroup):
         except KeyboardInterrupt:
             stderr.print("Interrupted.")
             sys.exit(EXIT_INTERRUPTED)
-
-
-class _Train(TyperCommand):
-    """Tells who gives a flag of `mlagents-learn` which command has it."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Raises ConfigError."""
-        own = {option for parameter in self.params for option in parameter.opts}
-        for flag in (word.partition("=")[0] for word in args):
-            hint = None if flag in own else near_command(flag)
-            if hint is not None:
-                raise ConfigError([hint])
-        return super().parse_args(ctx, args)
 
 
 app = typer.Typer(
@@ -135,17 +186,3 @@ def _main(
     ] = False,
 ) -> None:
     pass
-
-
-_TEAMS = (demo, train, enjoy, match, record, compare, rank, probe, watch, push, pull, login, migrate, unity_serve)
-_ARENAS = (arena, worker, verify, audit, recompute, backup, restore, fidelity)
-for _command in (*_TEAMS, *_ARENAS):
-    app.command(
-        cls=_Train if _command is train else TyperCommand,
-        epilog=getattr(sys.modules[_command.__module__], "EPILOG", None),
-    )(_command)
-
-app.add_typer(account.app, name="account")
-app.add_typer(site.app, name="site")
-app.add_typer(sweep.app, name="sweep")
-app.add_typer(league.app, name="league")

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 from typer.core import TyperGroup
 
-from palus.config import RunFile
 from palus.envs import BUILT_IN, check_game_trust
 from palus.errors import TrustError
 from palus.trust import Trust
+
+if TYPE_CHECKING:
+    from palus.config import RunFile
 
 DataOption: TypeAlias = Annotated[Path, typer.Option("--data", help="The arena's folder.")]
 DatabaseOption: TypeAlias = Annotated[
