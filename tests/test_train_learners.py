@@ -35,6 +35,7 @@ def finished(run: Any) -> Run:
     return runs[0]
 
 
+@pytest.mark.slow
 def test_a_population_finds_a_learning_rate_where_the_run_files_is_far_too_small(tmp_path: Path) -> None:
     """MenuToy pays 2 for guessing and 11/3 for the best order."""
     numbers = PPO["hyperparameters"] | {"learning_rate": 2e-4}

@@ -14,8 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
+from small_run import policy_model
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -24,8 +24,6 @@ from palus.__main__ import main
 from palus.arena.referee.replay import read_replay
 from palus.arena.referee.result import MatchResult
 from palus.cli import app, literal
-from palus.nn.graph import mlp_policy
-from palus.types import BehaviorSpec
 
 MODELS = Path(__file__).parents[3] / "shared" / "models" / "soccertwos"
 
@@ -39,14 +37,9 @@ def run(*words: str | Path, code: int = 0) -> str:
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     """A folder with one playable policy and one that is not ONNX."""
-    rng = np.random.default_rng(0)
-    shapes = {"layer0": (8, 336), "branch0": (3, 8), "branch1": (3, 8), "branch2": (3, 8)}
-    arrays = {f"{n}_weight": rng.normal(0, 0.3, s).astype(np.float32) for n, s in shapes.items()}
-    arrays |= {f"{n}_bias": np.zeros(s[0], np.float32) for n, s in shapes.items()}
     folder = tmp_path / "models"
     folder.mkdir()
-    spec = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
-    (folder / "mine.onnx").write_bytes(mlp_policy(arrays, spec).SerializeToString())
+    (folder / "mine.onnx").write_bytes(policy_model())
     (folder / "broken.onnx").write_bytes(b"broken")
     return folder
 

@@ -9,9 +9,9 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-import numpy as np
 import pytest
 from rich.console import Console
+from small_run import policy_model
 from sqlalchemy import select
 from typer.testing import CliRunner
 
@@ -23,10 +23,8 @@ from palus.arena.study.highlights import beauty_of
 from palus.cli import app, demo_arena
 from palus.cli.players import load
 from palus.hub.model_card import share_text
-from palus.nn.graph import mlp_policy
 from palus.store import open_store
 from palus.store.tables import entries
-from palus.types import BehaviorSpec
 
 write_goals = import_module("palus.cli.demo")._goals
 
@@ -34,14 +32,9 @@ write_goals = import_module("palus.cli.demo")._goals
 @pytest.fixture
 def stranger(tmp_path):
     """A folder with one policy from elsewhere and one file that cannot be played."""
-    rng = np.random.default_rng(0)
-    shapes = {"layer0": (8, 336), "branch0": (3, 8), "branch1": (3, 8), "branch2": (3, 8)}
-    arrays = {f"{n}_weight": rng.normal(0, 0.3, s).astype(np.float32) for n, s in shapes.items()}
-    arrays |= {f"{n}_bias": np.zeros(s[0], np.float32) for n, s in shapes.items()}
     folder = tmp_path / "models"
     folder.mkdir()
-    spec = BehaviorSpec.of_vectors("SoccerTwos", (264, 72), (3, 3, 3))
-    (folder / "stranger.onnx").write_bytes(mlp_policy(arrays, spec).SerializeToString())
+    (folder / "stranger.onnx").write_bytes(policy_model())
     (folder / "broken.onnx").write_bytes(b"broken")
     return folder
 

@@ -55,15 +55,15 @@ def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return base | both
 
 
-def learned(
+def write_run(
     folder: Path,
     game: str,
     steps: int,
     behaviors: dict[str, dict[str, Any]],
     parameters: dict[str, float] | None = None,
     **palus: Any,
-) -> list[float]:
-    """Train from nothing; each learner's mean reward over its last hundred episodes."""
+) -> Path:
+    """The file of a run, small but for what `behaviors` says."""
     tree = {
         "behaviors": {
             name: merged(SAC if more["trainer_type"] == "sac" else SMALL, {"max_steps": steps, **more})
@@ -76,6 +76,12 @@ def learned(
     }
     file = folder / "run.yaml"
     file.write_text(yaml.safe_dump(tree))
+    return file
+
+
+def learned(*what: Any, **palus: Any) -> list[float]:
+    """Train the run of `write_run` from nothing; each learner's mean reward over its last hundred episodes."""
+    file = write_run(*what, **palus)
     means: list[float] = []
 
     def watch(parts: Run) -> None:
@@ -114,24 +120,38 @@ def test_ppo_learns_from_pictures(tmp_path: Path) -> None:
     assert found > 0.95
 
 
-# As text: measured when it runs, not by every process that collects.
-@pytest.mark.skipif("not int8.largest_factor()", reason="this CPU, or this torch, has no exact products of int8")
-@pytest.mark.parametrize("trainer", ["ppo", pytest.param("appo", marks=pytest.mark.slow)])
-def test_pictures_are_learned_from_where_policies_act_in_int8(
-    trainer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(int8, "FEWEST_PRODUCTS", 0)  # the game's pictures are small
+@pytest.fixture
+def acting_in_int8(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a behavior says to look at the pictures of `small_games` in int8, small as they are."""
+    if not int8.largest_factor():
+        pytest.skip("this CPU, or this torch, has no exact products of int8")
+    monkeypatch.setattr(int8, "FEWEST_PRODUCTS", 0)
     monkeypatch.setattr(int8, "WORTH_IT", 0.0)
     network = {"vis_encode_type": "convnet_impala", "image_units": 16, "memory": None}
-    behavior = {"trainer_type": trainer, "network_settings": network}
-    steps = 6_000 if trainer == "ppo" else 12_000
+    return {"network_settings": network}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("trainer", "steps"), [("ppo", 6_000), ("appo", 12_000)])
+def test_pictures_are_learned_from_where_policies_act_in_int8(
+    trainer: str, steps: int, tmp_path: Path, acting_in_int8: dict[str, Any]
+) -> None:
+    behavior = {"trainer_type": trainer} | acting_in_int8
     (found,) = learned(tmp_path, "small_games:Pictures", steps, {"P": behavior}, **IN_PROCESS)
     assert found > 0.95
 
+
+@pytest.mark.parametrize("trainer", ["ppo", pytest.param("appo", marks=pytest.mark.slow)])
+def test_a_run_goes_on_in_the_int8_that_it_began_with(
+    trainer: str, tmp_path: Path, acting_in_int8: dict[str, Any]
+) -> None:
+    file = write_run(
+        tmp_path, "small_games:Pictures", 2048, {"P": {"trainer_type": trainer} | acting_in_int8}, **IN_PROCESS
+    )
+
     def ended(name: str, *words: str, cut: bool = False) -> dict[str, Any]:
         """The learner of a run that was saved in the middle, and perhaps gone on with from there."""
-        words = (f"checkpoint_settings.results_dir={tmp_path / name}", "behaviors.P.max_steps=2048", *words)
-        run = load_run(tmp_path / "run.yaml", words)
+        run = load_run(file, (f"checkpoint_settings.results_dir={tmp_path / name}", *words))
         parts = Run(run, trust=TRUST)
         for goal in (1024, 2048):  # at the first it is still learning
             with parts.report:
@@ -174,6 +194,7 @@ def test_ppo_aims_in_a_gymnasium_game_with_continuous_actions(tmp_path: Path) ->
     assert found > 0.5
 
 
+@pytest.mark.slow
 def test_sac_aims_there_too_and_its_file_stays_within_the_range(tmp_path: Path) -> None:
     """The game's range is +-2, so half of tanh is aimed with."""
     options = {"env_options": {"id": "small_games:Aim-v0"}, "num_matches": 8}

@@ -65,6 +65,9 @@ OLD_LESSONS: dict[tuple[str, str], tuple[list[float], dict[str, list[float]]]] =
 """By file and behavior, thresholds of progress and the values of each parameter."""
 
 
+FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
 def stock_files(kind: str) -> dict[str, Tree]:
     """Name -> file, as YAML reads it. kind: "new" or "old"."""
     files: dict[str, Tree] = {}
@@ -79,7 +82,7 @@ def stock_files(kind: str) -> dict[str, Tree]:
             own: Tree = {}
             for key, value in pairs:
                 if value != "-":
-                    _put(own, key, yaml.safe_load(value))
+                    _put(own, key, yaml.load(value, FAST))
             file = files.setdefault(name, {})
             (file if behavior == "default_settings" else file.setdefault("behaviors", {}))[behavior] = own
     if kind == "new":

@@ -12,7 +12,8 @@ def test_the_cart_pole_keeps_the_contract(agents):
     check_env(CartPole(3, agents), make=lambda n: CartPole(n, agents), decisions=80)
 
 
-@pytest.mark.parametrize("trainer", ["ppo", pytest.param("poca", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["ppo", "poca"])
 def test_large_returns_are_learned(trainer):
     assert train("cart-pole", trainer, "none", 1, share=1.0)["score"]["decisions of 500"] > 450
 

@@ -127,8 +127,7 @@ def shown(tmp_path: Path) -> str:
     ("trainer", "use_vail"),
     [
         ("ppo", False),
-        ("ppo", True),
-        *(pytest.param(trainer, False, marks=pytest.mark.slow) for trainer in ("poca", "sac")),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("ppo", True), ("poca", False), ("sac", False))),
     ],
 )
 def test_every_trainer_does_as_the_expert_did_to_please_gail_without_any_pay(

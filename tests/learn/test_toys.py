@@ -27,7 +27,7 @@ def learn(make, trainer, toy, updates, *more):
     [
         (PPO, "ppo", LSTM, ()),
         (PPO, "ppo", GRU, ("hyperparameters.shared_critic=true",)),
-        (POCA, "poca", LSTM, ()),
+        pytest.param(POCA, "poca", LSTM, (), marks=pytest.mark.slow),
     ],
     ids=["ppo-lstm", "ppo-gru-shared", "poca-lstm"],
 )

@@ -9,6 +9,7 @@ from palus.nn.matmul import (
     PATHS,
     MatmulPath,
     choose,
+    choose_once,
     exact_setting,
     explain,
     fastest_everywhere,
@@ -103,6 +104,18 @@ def test_auto_takes_the_fastest_that_is_worth_its_error(monkeypatch, medium, bf1
     assert path.name == chosen
     assert path.gflops >= 100.0
     assert [p.name for p in seen] == list(PATHS[:3])
+
+
+def test_what_a_process_measured_it_measures_no_more(monkeypatch):
+    choose_once.cache_clear()
+    try:
+        measured(monkeypatch, 110.0, 10.0)
+        assert choose_once("auto")[0].name == "medium"
+        measured(monkeypatch, 100.0, 200.0)
+        assert choose("auto")[0].name == "bf16"
+        assert choose_once("auto")[0].name == "medium" and choose_once("highest")[0].name == "highest"
+    finally:
+        choose_once.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,12 @@ def choose(setting: str, device: torch.device = CPU.device) -> tuple[MatmulPath,
     return _best(measured), measured
 
 
+@cache
+def choose_once(setting: str, device: torch.device = CPU.device) -> tuple[MatmulPath, list[MatmulPath]]:
+    """As `choose`, measured once in a process: runs that follow one another, as trials of a sweep do, take one path."""
+    return choose(setting, device)
+
+
 def _best(measured: Sequence[MatmulPath]) -> MatmulPath:
     best = measured[0]
     for path in measured[1:]:

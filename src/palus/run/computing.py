@@ -10,7 +10,7 @@ import torch
 
 from palus.config import RunFile
 from palus.learn.ranks import Ranks
-from palus.nn.matmul import MatmulPath, choose, exact_setting, fastest_everywhere, keep_freed_memory
+from palus.nn.matmul import MatmulPath, choose_once, exact_setting, fastest_everywhere, keep_freed_memory
 from palus.nn.place import Placement
 from palus.rollout.plan import physical_cores, usable_cpus
 from palus.run.postponed import Postponed
@@ -43,8 +43,8 @@ class Computing:
         automatic = run.palus.matmul == "auto" and saved is not None and saved.get("device", "cpu") == place.device.type
         path = saved["matmul"] if automatic and saved else run.palus.matmul
         if ranks.size > 1 and path == "auto":  # what the slowest rank does best
-            path = fastest_everywhere(ranks.gather(choose(path, place.device)[1]))
-        matmul, measured = choose(path, place.device)
+            path = fastest_everywhere(ranks.gather(choose_once(path, place.device)[1]))
+        matmul, measured = choose_once(path, place.device)
         exact = "medium" if all(own == "medium" for own in ranks.gather(exact_setting())) else "highest"
         matmul.activate(place.device, exact)
         int8, postponed = run.palus.acting == "auto" and ranks.size == 1, Postponed(waits=not place.compiled)
