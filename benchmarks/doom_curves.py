@@ -52,16 +52,17 @@ EVALUATED_FRAMES = 500_000
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a preset, and what is changed in it."""
+    """One line of the table: a preset, and what else is said to `palus train`."""
 
     preset: str
-    overrides: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
 
 ROWS = {
     HEALTH: Row(HEALTH),
     f"{HEALTH}-beside": Row(HEALTH, ("palus.sampling.asynchronous=true",)),
     f"{HEALTH}-fp32": Row(HEALTH, ("palus.matmul=highest",)),
+    f"{HEALTH}-hour": Row(HEALTH, ("--minutes", "58")),
     f"{HEALTH}-int16": Row(HEALTH, ("palus.matmul=int16",)),
     f"{HEALTH}-pictures": Row(HEALTH, ("palus.env_options.measurements=false",)),
     "doom-basic": Row("doom-basic"),
@@ -85,7 +86,7 @@ def train(out: Path, rows: Sequence[str], seeds: Sequence[int]) -> None:
         row = ROWS[name]
         for seed in seeds:
             place = ("--run-id", f"{name}-{seed}", "--results-dir", str(out), "--seed", str(seed), "--force")
-            words = (sys.executable, "-m", "palus", "train", row.preset, *row.overrides, *place)
+            words = (sys.executable, "-m", "palus", "train", row.preset, *row.words, *place)
             _run(out, name, seed, words, _copy_newest)
 
 

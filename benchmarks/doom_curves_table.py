@@ -34,7 +34,8 @@ def markdown(report: Json) -> str:
         f"policy, mean ± standard deviation over {first['evaluated']['episodes']} episodes from seed "
         f"{first['evaluated']['seed']:,}, actions drawn. Neither these episodes nor the seeds of training were ever "
         "used to choose a setting. `-beside`: by `palus.sampling.asynchronous=true`, the others take turns. "
-        "`-fp32`: by `palus.matmul=highest`. `-int16`: by `palus.matmul=int16`. `-pictures`: without "
+        "`-fp32`: by `palus.matmul=highest`. `-hour`: by `--minutes 58`, which sizes a run to the machine. "
+        "`-int16`: by `palus.matmul=int16`. `-pictures`: without "
         "`measurements`, so that the agent is not told its health, as Sample Factory's is not. CPU minutes: of the "
         "whole process tree; wall time says little where other work shared the cores (load average).",
         table(["", "seed", "frames", "wall min", "CPU min", "score", "mean - std"], [_row(run) for run in runs]),
