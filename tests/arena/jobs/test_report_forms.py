@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hostile import stock
+from small_run import policy_model
 from units import contender
 
 from palus import envs
@@ -136,7 +136,7 @@ def test_a_validation_ends_with_a_short_refusal_or_a_trial(validation: dict[str,
 
 
 def test_what_validation_says_of_a_sound_model_has_this_form(job: tuple[Unit, UnitReport]) -> None:
-    verdict = vet(contender("ann/a", stock()), "SoccerTwos", patience=100.0)
+    verdict = vet(contender("ann/a", policy_model()), "SoccerTwos", patience=100.0)
     assert verdict.refusal is None
     report = ValidationReport(None, verdict.details, job[1])
     assert to_json(from_json(json.loads(json.dumps(to_json(report))))) == to_json(report)

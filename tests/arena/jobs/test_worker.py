@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from arena_records import read_log
 from code_that_runs import MODULE, Stranger
-from hostile import stock
 from processes import eventually
+from small_run import policy_model
 from sqlalchemy import delete, func, select, update
 
 from palus.arena.jobs.reports import Report, from_json, to_json
@@ -118,7 +118,7 @@ def test_a_match_was_played_while_its_worker_held_it_whatever_that_says(store: S
 
 def test_models_of_a_pool_are_validated_and_tried_before_they_are_ranked(store: Store, tmp_path: Path) -> None:
     good, bad = tmp_path / "pool/ann/good/SoccerTwos.onnx", tmp_path / "pool/bob/bad/SoccerTwos.onnx"
-    for path, data in ((good, stock().SerializeToString()), (bad, b"not a model")):
+    for path, data in ((good, policy_model()), (bad, b"not a model")):
         path.parent.mkdir(parents=True)
         path.write_bytes(data)
     pool = FolderPool(tmp_path / "pool", store.blobs)
@@ -139,7 +139,7 @@ def test_a_unit_whose_model_is_killed_from_outside_is_played_again(
 ) -> None:
     path = tmp_path / "pool/ann/good/SoccerTwos.onnx"
     path.parent.mkdir(parents=True)
-    path.write_bytes(stock().SerializeToString())
+    path.write_bytes(policy_model())
     pool = FolderPool(tmp_path / "pool", store.blobs)
     plan = scheduler(store, PeriodicSweep(lambda env: pool.sweep(env, quiet_since_ms=2**62), 0.0))
     plan.tick()

@@ -48,7 +48,7 @@ def worker(store: Store, name: str, *, trusted: bool = False) -> StoreSource:
 def order_pair(store: Store, first: Entity = ANN) -> Unit:
     for model in first.models:
         store.blobs.put(model)
-    order = Unit("SoccerTwos", 7, (first, house("random")), season=1, rated=True)
+    order = Unit("SoccerTwos", 0, (first, house("random")), season=1, rated=True)  # of ten seconds
     with store.write() as connection:
         queue.enqueue(connection, "pair", {"pair:1": (0, order.to_payload())}, now_ms=1)
     return order

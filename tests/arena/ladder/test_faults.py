@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from arena_records import read_log
-from hostile import stock
+from small_run import policy_model
 from sqlalchemy import event, select
 
 from palus.arena.jobs.reports import Report, ValidationReport, to_json
@@ -85,7 +85,7 @@ def validation(folder: Path) -> tuple[Store, Lease, Report]:
     """A model that passed, with its trial, not yet handed in."""
     path = folder / "pool" / "ann" / "mine" / "SoccerTwos.onnx"
     path.parent.mkdir(parents=True)
-    path.write_bytes(stock().SerializeToString())
+    path.write_bytes(policy_model())
     store = open_store(folder / "arena")
     pool = FolderPool(folder / "pool", store.blobs)
     sweeps = [PeriodicSweep(sweep_house, 1e9), PeriodicSweep(lambda env: pool.sweep(env, quiet_since_ms=2**62), 1e9)]

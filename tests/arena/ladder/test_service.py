@@ -11,11 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import onnx
 import pytest
 from arena_records import read_log
-from hostile import stock
 from postgres import postgres_server, postgres_url  # noqa: F401
+from small_run import policy_model
 from sqlalchemy import Connection, delete, select, text
 from units import passed_off
 
@@ -183,7 +182,7 @@ def test_a_model_that_arrives_while_the_arena_runs_is_ranked_and_one_that_goes_i
         ):
             pass
         (pool / "ann" / "mine").mkdir(parents=True)
-        onnx.save(stock(), str(pool / "ann" / "mine" / "SoccerTwos.onnx"))
+        (pool / "ann" / "mine" / "SoccerTwos.onnx").write_bytes(policy_model())
         wait_until(lambda: (rank("ann/mine") or 0) > 0)
         shutil.rmtree(pool / "ann")
         wait_until(lambda: rank("ann/mine") == 0)

@@ -29,6 +29,8 @@ FORWARD = np.array([[0.1, 3.0, 0.1], [3.0, 0.1, 0.1], [1.0, 0.5, 0.4]])
 BASIC = contender("ann/basic", sensitive(stock()))
 EAGER = contender("bob/eager", sensitive(stock(logits=FORWARD)))
 RANDOM = house("random")
+SHORT = 11, 5
+"""Seeds of pairs of BASIC and EAGER that end by goals within seconds of the game."""
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +45,12 @@ def test_a_unit_equals_play_pairs_and_itself(sandbox: Sandbox, tmp_path: Path):
         path = tmp_path / f"{entrant.owner}.onnx"
         path.write_bytes(*entrant.models)
         players.append(OnnxPlayer(path, SOCCER, entrant.repo))
-    expected = play_pairs(players[0], players[1], 1, seed=7)
-    once = play_unit(unit(BASIC, EAGER, seed=7), LIMITS, sandbox=sandbox)
+    expected = play_pairs(players[0], players[1], 1, seed=SHORT[0])
+    once = play_unit(unit(BASIC, EAGER, SHORT[0]), LIMITS, sandbox=sandbox)
     assert [dataclasses.replace(r, final_state=None) for r in once.results] == list(expected)
-    again = play_unit(unit(BASIC, EAGER, seed=7), LIMITS, sandbox=sandbox)
+    again = play_unit(unit(BASIC, EAGER, SHORT[0]), LIMITS, sandbox=sandbox)
     assert again == once
-    assert play_unit(unit(BASIC, EAGER, seed=8), LIMITS, sandbox=sandbox).results != once.results
+    assert play_unit(unit(BASIC, EAGER, SHORT[1]), LIMITS, sandbox=sandbox).results != once.results
 
 
 def test_scripted_players_take_part_under_their_repository_and_hash(sandbox: Sandbox):
@@ -62,14 +64,14 @@ def test_scripted_players_take_part_under_their_repository_and_hash(sandbox: San
 
 
 def test_an_action_log_belongs_to_its_game_and_there_is_no_replay_beside_it(sandbox: Sandbox):
-    outcome = play_unit(unit(BASIC, EAGER, seed=3), LIMITS, sandbox=sandbox)
+    outcome = play_unit(unit(BASIC, EAGER, SHORT[1]), LIMITS, sandbox=sandbox)
     for result, replay, actions in (vars(match).values() for match in outcome.matches):
         again = replay_match("SoccerTwos", result.seed, actions)
         assert (replay, again.state, again.ticks) == (b"", result.final_state, result.duration_ticks)
 
 
 def test_a_changed_action_log_or_seed_does_not_reproduce_the_match(sandbox: Sandbox):
-    outcome = play_unit(unit(BASIC, EAGER, seed=3), LIMITS, sandbox=sandbox)
+    outcome = play_unit(unit(BASIC, EAGER, SHORT[1]), LIMITS, sandbox=sandbox)
     result, actions = outcome.results[0], decode_actions(outcome.matches[0].actions, LAYOUT, 1000)
     changed = actions.copy()
     changed[0, 0] = (changed[0, 0] + 1) % 3
@@ -156,7 +158,7 @@ def test_a_process_that_gets_no_processor_time_is_not_to_blame(sandbox: Sandbox,
 
 
 def test_units_on_several_threads_share_a_sandbox(sandbox: Sandbox):
-    units = [unit(BASIC, EAGER, seed) for seed in range(2)]
+    units = [unit(BASIC, EAGER, seed) for seed in SHORT]
     alone = [play_unit(u, LIMITS, sandbox=sandbox) for u in units]
     with ThreadPoolExecutor(2) as pool:
         together = list(pool.map(lambda u: play_unit(u, LIMITS, sandbox=sandbox), units))
