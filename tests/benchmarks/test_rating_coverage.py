@@ -27,6 +27,7 @@ def test_intervals_hold_in_fields_that_differ_from_the_expected_one(name: str) -
     assert found.leader >= 0.85
 
 
+@pytest.mark.slow
 def test_the_leader_is_not_flattered() -> None:
     # With a prior that is wider than the field the first of the board stands 70 to 80 points too high.
     found = rating_coverage.measure(rating_coverage.Cell(30, "arena", pairs=15, seasons=60), seed=4)

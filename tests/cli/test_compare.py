@@ -50,11 +50,11 @@ def test_hypotheses_in_the_wrong_order_are_refused() -> None:
 
 def test_without_a_terminal_lines_tell_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palus.cli.output.LINE_S", 0.0)
-    done = CliRunner().invoke(app, ["compare", "random", "random", "--max-pairs", "10"])
+    done = CliRunner().invoke(app, ["compare", "ball-chaser", "random", "--max-pairs", "10"])
     assert re.fullmatch(
-        r"(random - random: \d+ % -2\.94 < [+-]\d\.\d\d < \+2\.94 after \d+ pairs, \d+ s\n)+", done.stderr
+        r"(random - ball-chaser: \d+ % -2\.94 < [+-]\d\.\d\d < \+2\.94 after \d+ pairs, \d+ s\n)+", done.stderr
     )
-    done = CliRunner().invoke(app, ["match", "random", "random", "--pairs", "2"])
-    assert "random - random: 100 % 4/4 matches, " in done.stderr
+    done = CliRunner().invoke(app, ["match", "ball-chaser", "random", "--pairs", "2"])
+    assert "ball-chaser - random: 100 % 4/4 matches, " in done.stderr
     monkeypatch.setattr("palus.cli.output.LINE_S", 1e9)
-    assert CliRunner().invoke(app, ["match", "random", "random", "--pairs", "2"]).stderr == ""
+    assert CliRunner().invoke(app, ["match", "ball-chaser", "random", "--pairs", "2"]).stderr == ""

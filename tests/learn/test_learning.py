@@ -67,14 +67,14 @@ def test_a_competitive_game_is_solved_by_self_play(algorithm, trainer):
 
 @TRAINERS
 def test_a_cooperative_game_is_solved(algorithm, trainer):
-    curve = Training("DuelToy", (algorithm, trainer), cooperative=True).train(40, group_pay(1))
+    curve = Training("DuelToy", (algorithm, trainer), cooperative=True).train(16, group_pay(1))
     # both members are paid the share of cues that the group matched
     assert curve[0] < 0.5  # a third by chance
     assert curve[-5:].mean() > 0.97
 
 
 def test_poca_credits_an_agent_that_left_before_the_reward_came():
-    curve = Training("RescueToy", (POCA, "poca")).train(40, group_pay(2))
+    curve = Training("RescueToy", (POCA, "poca")).train(16, group_pay(2))
     assert np.mean(curve[:2]) < 0.5 * curve[-1]
     assert np.mean(curve[-5:]) > 0.95
 
@@ -85,9 +85,8 @@ def test_ppo_with_shared_reward_does_not():
     assert np.mean(curve[-5:]) < 0.5
 
 
-@pytest.mark.parametrize(
-    "makers", [((PPO, "ppo"), (POCA, "poca")), pytest.param(((POCA, "poca"), (PPO, "ppo")), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("makers", [((PPO, "ppo"), (POCA, "poca")), ((POCA, "poca"), (PPO, "ppo"))])
 def test_two_behaviors_in_one_match_both_learn(makers):
     def hits(episodes):
         return [float(np.mean([e.stats["hits"] for e in episodes if e.policy == k])) for k in (0, 1)]
@@ -100,6 +99,6 @@ def test_two_behaviors_in_one_match_both_learn(makers):
 @TRAINERS
 def test_the_best_of_what_is_allowed_is_learned(algorithm, trainer):
     # the game ends the run when what is off the menu is ordered
-    curve = Training("MenuToy", (algorithm, trainer)).train(40, lambda es: float(np.mean([e.reward for e in es])) / 4)
+    curve = Training("MenuToy", (algorithm, trainer)).train(16, lambda es: float(np.mean([e.reward for e in es])) / 4)
     assert curve[0] < 0.6
     assert curve[-5:].mean() > 0.88  # 11/12 at best; 0.75 for the dearest or nothing

@@ -32,7 +32,7 @@ def learn(make, trainer, toy, updates, *more):
     ids=["ppo-lstm", "ppo-gru-shared", "poca-lstm"],
 )
 def test_a_recurrent_policy_learns_to_remember(make, trainer, memory, more):
-    _, _, scores = learn(make, trainer, Recall(), 30, memory, *more)
+    _, _, scores = learn(make, trainer, Recall(), 16, memory, *more)
     assert scores[0] < 0.65
     # Four in a row anywhere: at this learning rate a policy that remembers can forget for a rollout or two.
     assert np.convolve(scores, np.full(4, 0.25), "valid").max() > 0.95
