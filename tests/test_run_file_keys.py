@@ -245,7 +245,7 @@ TINY = [
     "palus.matmul=highest",
 ]  # fmt: skip
 SOCCER = [
-    "palus.env=SoccerTwos", "palus.num_matches=4", "palus.baselines=[random]", "palus.baseline_pairs=1",
+    "palus.env=SoccerTwos", "palus.num_matches=4", "palus.baselines=[ball-chaser]", "palus.baseline_pairs=1",
     "palus.baseline_interval=300", "palus.env_options.max_steps=50",
     "behaviors.X.self_play={save_steps: 100, swap_steps: 50}",
     "palus.league={opponents: history, delta: 0.5, roles: {main_exploiter: 1, league_exploiter: 1}}",

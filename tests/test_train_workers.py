@@ -59,12 +59,12 @@ def weights(parts: _Run) -> np.ndarray:
 
 
 def test_a_run_learns_to_remember_and_leaves_its_agents(tmp_path: Path) -> None:
-    result = train(run_file(tmp_path))
-    assert result.finished and result.steps == 16384
+    result = train(run_file(tmp_path, "behaviors.Recall.max_steps=8192"))
+    assert result.finished and result.steps == 8192
     latest, best = ((*find_policies(tmp_path / "recall", kind).values(),)[0] for kind in ("latest", "best"))
     assert latest.metric is not None and latest.metric > 0.95
     assert best.metric is not None and best.metric >= latest.metric - 1e-3
-    assert (latest.steps, latest.env_id) == (16384, "recall")
+    assert (latest.steps, latest.env_id) == (8192, "recall")
     assert load_run(tmp_path / "recall" / "configuration.yaml").env_settings.seed == 3
 
 
