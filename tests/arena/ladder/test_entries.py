@@ -216,22 +216,23 @@ def test_a_sweep_that_changes_nothing_keeps_nobody_from_writing(store: Store) ->
         assert bool(written) == changed, then
 
 
-def test_a_source_that_takes_long_is_looked_at_as_rarely(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, takes, looked = 0.0, 0.0, list[float]()
+def test_a_source_that_takes_much_work_is_looked_at_as_rarely(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, worked, takes, work, looked = 0.0, 0.0, 0.0, 0.0, list[float]()
 
     def look(env: str) -> Sweep:
-        nonlocal now
+        nonlocal now, worked
         looked.append(now)
-        now += takes
+        now, worked = now + takes, worked + work
         return sweep()
 
-    monkeypatch.setattr(scheduler, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(scheduler, "time", SimpleNamespace(monotonic=lambda: now, thread_time=lambda: worked))
     # As long as no model is there no pair is drawn from them either.
     plan = Scheduler(store, ArenaSettings(uniform_share=1.0), [PeriodicSweep(look, 1.0)])
-    for begun, lasts in ((100.0, 0.01), (100.9, 0.01), (101.1, 0.4), (105.0, 0.4), (105.2, 0.4)):
-        now, takes = begun, lasts
+    looks = ((100.0, 0.01, 0.01), (100.9, 0.01, 0.01), (101.1, 0.5, 0.4), (105.0, 0.4, 0.4), (105.2, 9.0, 0.01))
+    for begun, lasts, costs in (*looks, (114.3, 0.4, 0.4)):  # the one before only waited
+        now, takes, work = begun, lasts, costs
         plan.tick()
-    assert looked == [100.0, 101.1, 105.2]
+    assert looked == [100.0, 101.1, 105.2, 114.3]
 
 
 def test_refused_revisions_that_no_repository_shows_are_forgotten_with_their_checks(store: Store) -> None:
