@@ -20,13 +20,12 @@ from palus.arena.referee import match
 from palus.arena.referee.replay import read_replay
 from palus.arena.study import highlights
 from palus.arena.study.highlights import beauty_of
-from palus.cli import app, demo_arena
+from palus.cli import app, demo_arena, train
+from palus.cli.demo import _goals as write_goals
 from palus.cli.players import load
 from palus.hub.model_card import share_text
 from palus.store import open_store
 from palus.store.tables import entries
-
-write_goals = import_module("palus.cli.demo")._goals
 
 
 @pytest.fixture
@@ -46,7 +45,6 @@ def few_matches(monkeypatch):
     It has its place after four games, not twenty, and the demo goes on when the stranger is on the board too.
     """
     import_module("palus.arena.locked.play")  # which would otherwise keep what is patched below
-    train = import_module("palus.cli.train")  # the package's attribute of that name is the command
     play, load_run, record = match.play_pairs, train.load_run, highlights.record_wins
 
     def small_run(source, overrides=(), **more):
