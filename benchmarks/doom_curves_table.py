@@ -14,6 +14,16 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73")
 PICTURE = machine.ROOT / "docs" / "images" / "doom-curves.png"
 
 
+LEGEND = {
+    "-beside": "by `palus.sampling.asynchronous=true`, the others take turns",
+    "-fp32": "by `palus.matmul=highest`",
+    "-hour": "by `--minutes 58`, which sizes a run to the machine",
+    "-int16": "by `palus.matmul=int16`",
+    "-pictures": "without `measurements`, so that the agent is not told its health, as Sample Factory's is not",
+}
+"""What the end of a row's name means."""
+
+
 def lower(policy: Json) -> float:
     """mean - std, which course leaderboards rank by."""
     return float(policy["mean"] - policy["std"])
@@ -33,10 +43,7 @@ def markdown(report: Json) -> str:
         "Made by `python benchmarks/doom_curves.py` from the JSON file beside it. Scores: true objective of the last "
         f"policy, mean ± standard deviation over {first['evaluated']['episodes']} episodes from seed "
         f"{first['evaluated']['seed']:,}, actions drawn. Neither these episodes nor the seeds of training were ever "
-        "used to choose a setting. `-beside`: by `palus.sampling.asynchronous=true`, the others take turns. "
-        "`-fp32`: by `palus.matmul=highest`. `-hour`: by `--minutes 58`, which sizes a run to the machine. "
-        "`-int16`: by `palus.matmul=int16`. `-pictures`: without "
-        "`measurements`, so that the agent is not told its health, as Sample Factory's is not. CPU minutes: of the "
+        f"used to choose a setting. {_legend(runs)} CPU minutes: of the "
         "whole process tree; wall time says little where other work shared the cores (load average).",
         table(["", "seed", "frames", "wall min", "CPU min", "score", "mean - std"], [_row(run) for run in runs]),
         "## First policy at each mark of mean - std",
@@ -51,6 +58,12 @@ def markdown(report: Json) -> str:
         "\n".join(_origin(run) for run in runs),
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _legend(runs: list[Json]) -> str:
+    """Of the rows that are there."""
+    there = {end for end in LEGEND for run in runs if run["row"].endswith(end)}
+    return " ".join(f"`{end}`: {what}." for end, what in LEGEND.items() if end in there)
 
 
 def _row(run: Json) -> list[str]:

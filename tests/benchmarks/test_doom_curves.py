@@ -35,6 +35,11 @@ def test_every_run_names_the_commits_that_trained_and_evaluated_it():
     assert "trained at commit abc, evaluated at def; Some CPU (avx2), 2 cores" in text
 
 
+def test_ends_of_names_are_explained_where_a_row_has_them():
+    text = doom_curves_table.markdown({"runs": [run(), run("doom-health-gathering-supreme-hour")]})
+    assert "`-hour`: by `--minutes 58`" in text and "`-fp32`" not in text
+
+
 @pytest.mark.parametrize("commit", ["abc-dirty", "unknown"])
 def test_results_take_no_figures_of_a_tree_with_changes(tmp_path, monkeypatch, commit):
     monkeypatch.setattr(machine, "RESULTS", tmp_path)
