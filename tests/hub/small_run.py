@@ -25,7 +25,7 @@ def policy_weights(seed: int = 0, spec: BehaviorSpec = SPEC) -> dict[str, np.nda
     shapes = {"layer0": (8, sum(spec.observation_sizes)), "branch0": (3, 8), "branch1": (3, 8), "branch2": (3, 8)}
     weights = {f"{name}_weight": rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
     weights |= {f"{name}_bias": np.zeros(shape[0], np.float32) for name, shape in shapes.items()}
-    if spec is SPEC:
+    if spec == SPEC:
         _chase(weights)
     return weights
 

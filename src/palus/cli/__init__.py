@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -84,13 +85,8 @@ COMMANDS = {
 class _Commands(Mapping[str, Any]):
     """What COMMANDS names, each imported when it is looked up."""
 
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-
     def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            self._made[name] = _make_command(name, import_module(f"palus.cli.{COMMANDS[name]}"))
-        return self._made[name]
+        return _make_command(name)
 
     def __contains__(self, name: object) -> bool:
         return name in COMMANDS
@@ -117,8 +113,13 @@ class _Train(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-def _make_command(name: str, module: Any) -> Any:
-    """The command of that name. Several commands below one word are the module's `app`, one is a function."""
+@cache
+def _make_command(name: str) -> Any:
+    """The command of that name. Several commands below one word are the module's `app`, one is a function.
+
+    Raises KeyError where COMMANDS has no such name.
+    """
+    module = import_module(f"palus.cli.{COMMANDS[name]}")
     parent = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False)
     parent.callback()(lambda: None)  # keeps the name a word of its own: typer runs an only command without it
     if hasattr(module, "app"):
@@ -147,7 +148,7 @@ class _Group(TyperGroup):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.help, self.epilog = literal(self.help), literal(self.epilog)
+        _show_literally(self)
         self.commands = _Commands()  # type: ignore[assignment]  # typer only looks them up
 
     def invoke(self, ctx: Any) -> Any:

@@ -228,8 +228,14 @@ def test_a_source_that_takes_much_work_is_looked_at_as_rarely(store: Store, monk
     monkeypatch.setattr(scheduler, "time", SimpleNamespace(monotonic=lambda: now, thread_time=lambda: worked))
     # As long as no model is there no pair is drawn from them either.
     plan = Scheduler(store, ArenaSettings(uniform_share=1.0), [PeriodicSweep(look, 1.0)])
-    looks = ((100.0, 0.01, 0.01), (100.9, 0.01, 0.01), (101.1, 0.5, 0.4), (105.0, 0.4, 0.4), (105.2, 9.0, 0.01))
-    for begun, lasts, costs in (*looks, (114.3, 0.4, 0.4)):  # the one before only waited
+    for begun, lasts, costs in (
+        (100.0, 0.01, 0.01),
+        (100.9, 0.01, 0.01),
+        (101.1, 0.5, 0.4),
+        (105.0, 0.4, 0.4),
+        (105.2, 9.0, 0.01),  # it waits, most of the time
+        (114.3, 0.4, 0.4),
+    ):
         now, takes, work = begun, lasts, costs
         plan.tick()
     assert looked == [100.0, 101.1, 105.2, 114.3]

@@ -125,10 +125,11 @@ class Scheduler:
             check_head(connection)
         self.link()
         for periodic in self._sweeps:
-            started, worked = time.monotonic(), time.thread_time()
+            started = time.monotonic()
             if started >= periodic.due_s:
+                before = time.thread_time()
                 run_sweep(self._store, periodic, self._settings)
-                worked = time.thread_time() - worked
+                worked = time.thread_time() - before
                 periodic.due_s = started + max(periodic.every_s, worked / SWEEP_SHARE)
         self.take_back()
         for env in self._settings.envs:
