@@ -149,7 +149,7 @@ def choose(setting: str, device: torch.device = CPU.device) -> tuple[MatmulPath,
 
 @cache
 def choose_once(setting: str, device: torch.device = CPU.device) -> tuple[MatmulPath, list[MatmulPath]]:
-    """As `choose`, measured once in a process: runs that follow one another, as trials of a sweep do, take one path."""
+    """As `choose`, measured once in a process: a run takes the path of the trial that sized it (`--minutes`)."""
     return choose(setting, device)
 
 
