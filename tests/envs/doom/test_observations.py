@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from palus.envs.doom.observations import halve, nearest_pixels, resize, side_by_side
+from palus.envs.doom.observations import Nearest, halve, side_by_side
 
 
 def picture(height, width):
@@ -18,7 +18,7 @@ def picture(height, width):
 def test_resizing_equals_nearest_neighbour_on_the_transposed_picture(source, target):
     screen = picture(*source)
     out = np.zeros((3, *target), np.uint8)
-    resize(screen, nearest_pixels(source, target), out)
+    Nearest(source, target).write(screen, out)
     # OpenCV's rule: floor(i / scale) with scale = target / source in double precision.
     rows, columns = (np.floor(np.arange(n) * (1.0 / (n / m))).astype(int) for m, n in zip(source, target, strict=True))
     assert np.array_equal(out.transpose(1, 2, 0), screen.transpose(1, 2, 0)[rows][:, columns])
@@ -27,7 +27,7 @@ def test_resizing_equals_nearest_neighbour_on_the_transposed_picture(source, tar
 def test_a_target_that_is_not_contiguous_is_refused_instead_of_left_unwritten():
     out = np.zeros((3, 72, 256), np.uint8)[:, :, ::2]
     with pytest.raises(ValueError, match="contiguous"):
-        resize(picture(120, 160), nearest_pixels((120, 160), (72, 128)), out)
+        Nearest((120, 160), (72, 128)).write(picture(120, 160), out)
 
 
 def test_halving_takes_the_mean_of_four_pixels_rounded_half_up():

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from palus.envs.doom.engine import Engine, EngineFault, start_engine
 from palus.envs.doom.multiplayer import NetworkGame, free_port
-from palus.envs.doom.observations import SIZE, Measurements, halve, nearest_pixels, resize, side_by_side
+from palus.envs.doom.observations import SIZE, Measurements, Nearest, halve, side_by_side
 from palus.envs.doom.player import DoomPlayer, EngineSeat
 from palus.envs.doom.rewards import CELLS, tunable
 from palus.envs.doom.scenarios import ENVIRONMENTS, TICS_PER_SECOND, DoomEnvironment, find_wad
@@ -48,11 +48,12 @@ class DoomGame:
         self._wad = wad
         self._players: list[DoomPlayer] = []
         self._threads = ThreadPoolExecutor(environment.agents, "doom") if environment.agents > 1 else None
-        self._pixels = nearest_pixels(environment.drawn, environment.resolution)
+        self._nearest = Nearest(environment.drawn, environment.resolution)
         self._measurements = Measurements(environment.scenario.variables) if environment.measurements else None
         self._pressed: dict[bytes, list[float]] = {}
         self._decisions = 0
         self._reward = np.zeros(environment.agents, np.float32)
+        self._nobody: Bool = np.zeros(environment.agents, np.bool_)
 
     def reset(self, seed: int) -> None:
         """Start a new episode; single-player episodes repeat for the same seed. Raises EnvError: an engine is lost."""
@@ -68,7 +69,7 @@ class DoomGame:
             if self.environment.average:
                 halve(player.screen, out["obs"][i])
             else:
-                resize(player.screen, self._pixels, out["obs"][i])
+                self._nearest.write(player.screen, out["obs"][i])
             if self._measurements:
                 self._measurements.write(player.variables, out["measurements"][i])
 
@@ -94,19 +95,20 @@ class DoomGame:
 
     def _result(self) -> GameStep:
         """Agents of a game end together."""
+        for i, player in enumerate(self._players):
+            self._reward[i] = player.reward * self.environment.reward_scale
         over = any(player.finished for player in self._players)
         length = self._decisions * self.spec.frameskip
         late = 0 < self.environment.limit <= length
+        if not (over or late):
+            return GameStep(self._reward, self._nobody, self._nobody, False)
         timed_out = all(player.timed_out for player in self._players)
         cut_by_engine = timed_out and (self.environment.limit > 0 or self.environment.timeout_truncates)
-        truncated = cut_by_engine or (late and not over)
-        for i, player in enumerate(self._players):
-            self._reward[i] = player.reward * self.environment.reward_scale
-        ends = np.full(len(self._players), over or late)
-        ended = self._players if over or late else []
-        stats = {i: {"len": float(length), **player.stats()} for i, player in enumerate(ended)}
+        ends = self._nobody, ~self._nobody
+        truncated = cut_by_engine or not over
+        stats = {i: {"len": float(length), **player.stats()} for i, player in enumerate(self._players)}
         points = points_of([stats[i]["frags"] for i in stats]) if len(self._players) > 1 else ()
-        return GameStep(self._reward, ends & (not truncated), ends & truncated, over or late, stats, points)
+        return GameStep(self._reward, ends[not truncated], ends[truncated], True, stats, points)
 
     def render(self) -> AnyArray:
         """The engine's picture as it is drawn, without resizing; all players' in one."""
