@@ -70,9 +70,11 @@ class WorkerPool:
         self._selector.register(worker.connection, selectors.EVENT_READ, assignment.worker)
         return worker
 
-    def order(self, worker: int, order: Restart | StepOrder) -> None:
-        """Hand out an order."""
-        self._workers[worker].send(order)
+    def order(self, workers: Sequence[int], order: Restart | StepOrder) -> None:
+        """Hand out an order to each of these."""
+        message = pickle.dumps(order)
+        for worker in workers:
+            self._workers[worker].send(message)
 
     def set_parameters(self, parameters: Mapping[str, Value]) -> None:
         """Change numbers of all games; workers that come later have them too."""
@@ -132,7 +134,7 @@ class WorkerPool:
         workers, self._workers = self._workers, []
         try:
             for worker in workers:
-                worker.send(None)
+                worker.send(pickle.dumps(None))
             deadline = time.monotonic() + min(GOODBYE_S, self._timeout_s)
             for worker in workers:
                 worker.hear_out(deadline)
@@ -175,17 +177,20 @@ class _Worker:
         self.silent_since = time.monotonic()
         self.tell((assignment, layout))
 
-    def send(self, order: Restart | StepOrder | None) -> None:
-        """Hand out an order. The loss of the process is found when it is listened to."""
+    def send(self, order: bytes) -> None:
+        """Hand out an order, pickled. The loss of the process is found when it is listened to."""
         if not self.owes:
             self.silent_since = time.monotonic()
         self.owes += 1
-        self.tell(order)
+        self._say(order)
 
     def tell(self, message: object) -> None:
         """Send what is not answered."""
+        self._say(pickle.dumps(message))
+
+    def _say(self, message: bytes) -> None:
         with suppress(OSError):
-            self.connection.send_bytes(pickle.dumps(message))
+            self.connection.send_bytes(message)
 
     def receive(self) -> Answer | Failure | None:
         """The next message; None for a mere sign of life."""
@@ -222,7 +227,7 @@ class InlineWorker:
         self._orders: deque[Restart | StepOrder] = deque()
         self._bell = threading.Event()
 
-    def order(self, worker: int, order: Restart | StepOrder) -> None:
+    def order(self, workers: Sequence[int], order: Restart | StepOrder) -> None:
         """Hand out an order."""
         self._orders.append(order)
 

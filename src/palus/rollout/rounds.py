@@ -196,9 +196,11 @@ class Rounds:
             self._act(batch)
         for future in waiting:
             future.result()
-        for shard in itertools.chain.from_iterable(batches):
-            shard.state = "stepping"
-            self._workers.order(shard.worker, StepOrder(shard.split, shard.page % self._pages, shard.t))
+        for batch in batches:
+            for shard in batch:
+                shard.state = "stepping"
+            order = StepOrder(batch[0].split, batch[0].page % self._pages, batch[0].t)
+            self._workers.order([shard.worker for shard in batch], order)
         seconds = time.perf_counter() - began
         self.tally.deciding += seconds
         self._spent += seconds
@@ -283,7 +285,7 @@ class Rounds:
         for buffer in self._buffers:
             buffer.states[buffer.roster.rows(shard.games)] = 0.0
         self._seat(shard.games)
-        self._workers.order(shard.worker, Restart(shard.split, self._counter))
+        self._workers.order([shard.worker], Restart(shard.split, self._counter))
 
     def close(self) -> None:
         """End the threads."""

@@ -36,6 +36,10 @@ def main() -> None:
 def _serve(connection: Connection, assignment: Assignment, layout: Layout, memory: mmap.mmap) -> None:
     if assignment.core is not None:
         os.sched_setaffinity(0, {assignment.core})
+    if sys.platform == "linux":
+        # Whoever is woken waits for its turn: else a game's engine and this process wake each other twice a tic.
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     playing = False
 
     def make() -> Game:
