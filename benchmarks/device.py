@@ -1,6 +1,7 @@
 """How fast palus trains on a device, beside what it is meant to reach on one H200 with 16 cores.
 
     python benchmarks/device.py --device cuda              stock PPO and MA-POCA, and Doom with workers on all cores
+    python benchmarks/device.py --device cuda --only doom --layouts 16x24 15x24 --name device-doom     workers x games
     python benchmarks/device.py --device cuda --only ppo --matches 512 --seconds 10 --output FOLDER   a first look
     python benchmarks/device.py --table FILE.json          the table of a stored result again
 
@@ -11,7 +12,8 @@ The third bar, a team of `soccertwos-strong` within three minutes at its strengt
 
 Stock runs play against a full window of snapshots; whole cycles count, in wall time, but for those of the first
 seconds, in which graphs are captured. Steps are CUDA graphs, and with the first number of matches also launched kernel by
-kernel. Writes benchmarks/results/device.json and .md.
+kernel. Doom is played while the learner is at work, as it is by default; with one worker fewer than there are cores,
+one is left to whoever decides. Writes benchmarks/results/device.json and .md.
 """  # noqa: E501 (commands)
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ BARS = {"ppo": 400_000, DOOM: 100_000}
 """Trained agent-steps, or frames, per second."""
 WARM_UP = 3.0
 """Seconds."""
-GAMES = 16
+GAMES = 24
 """Of Doom, for each worker."""
 
 
@@ -83,18 +85,22 @@ def _cycles(parts: Run, trainer: str, graph: bool, seconds: float) -> Json:
     }
 
 
-def doom(device: str, asynchronous: bool, seconds: float) -> Json:
-    """Doom with a worker on every core, half of the games in the device's hands at a time."""
-    cores, at = machine.usable_cores(), f"behaviors.doom_{DOOM}.hyperparameters."
-    words = [f"torch_settings.device={device}", f"palus.sampling.asynchronous={str(asynchronous).lower()}"]
-    words += [f"palus.sampling.workers={cores}", f"palus.sampling.games_per_worker={GAMES}"]
-    words += [f"{at}buffer_size={32 * GAMES * cores}", f"{at}batch_size={16 * GAMES * cores}"]
-    words += [f"behaviors.doom_{DOOM}.summary_freq={2 * 4 * 32 * GAMES * cores}"]
+def doom(device: str, workers: int, games: int, seconds: float) -> Json:
+    """Doom with so many workers, and games for each of them."""
+    rows, at = workers * games, f"behaviors.doom_{DOOM}.hyperparameters."
+    words = [f"torch_settings.device={device}", f"palus.sampling={{workers: {workers}, games_per_worker: {games}}}"]
+    words += [f"{at}buffer_size={32 * rows}", f"{at}batch_size={16 * rows}"]
+    words += [f"behaviors.doom_{DOOM}.summary_freq={2 * 4 * 32 * rows}"]
     file = str(HERE / "doom_throughput_doom.yaml")
     command = (sys.executable, "-m", "palus", "train", file, "--run-id", "run", "--force", *words)
-    mode = "asynchronous" if asynchronous else "synchronous"
-    found = measure(Case(DOOM, f"palus, {mode}", command, cores), seconds, seconds / 2)
-    return {"what": DOOM, "matches": cores * GAMES, "step": mode, "per_s": round(found["frames_per_s"]), **found}
+    found = measure(Case(DOOM, "palus", command, machine.usable_cores()), seconds, seconds / 2)
+    return {"what": DOOM, "matches": rows, "step": f"{workers} workers", "per_s": round(found["frames_per_s"]), **found}
+
+
+def layout(text: str) -> tuple[int, int]:
+    """Workers and games for each of them, as in 16x24."""
+    workers, games = text.split("x")
+    return int(workers), int(games)
 
 
 def markdown(report: Json) -> str:
@@ -121,6 +127,8 @@ def main() -> None:
         default=(2048, 4096),
         help="matches side by side; kernel by kernel with the first number",
     )
+    parser.add_argument("--layouts", nargs="+", type=layout, metavar="WORKERSxGAMES", help="of Doom")
+    parser.add_argument("--name", default="device", help="of the result")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each measurement")
     parser.add_argument("--output", type=Path, default=machine.RESULTS, help="folder of the result")
     parser.add_argument("--table", type=Path, metavar="JSON", help="only rebuild the table beside this result")
@@ -137,9 +145,10 @@ def main() -> None:
         for graph in ((True, False) if cuda and matches == arguments.matches[0] else (cuda,))
     ]
     if "doom" in arguments.only:
-        runs += [doom(arguments.device, asynchronous, arguments.seconds) for asynchronous in (False, True)]
+        layouts = arguments.layouts or [(machine.usable_cores() - left, GAMES) for left in (0, 1)]
+        runs += [doom(arguments.device, workers, games, arguments.seconds) for workers, games in layouts]
     name = torch.cuda.get_device_name(arguments.device) if cuda else arguments.device
-    machine.save(session.report(device=name, runs=runs), arguments.output / "device.json", markdown)
+    machine.save(session.report(device=name, runs=runs), arguments.output / f"{arguments.name}.json", markdown)
 
 
 if __name__ == "__main__":

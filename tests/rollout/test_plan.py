@@ -8,7 +8,7 @@ from palus.config import load_run
 from palus.config.appo import Sampling
 from palus.errors import ConfigError
 from palus.rollout import plan
-from palus.rollout.plan import WorkerPlan, core_for, plan_workers, worker_rows
+from palus.rollout.plan import WorkerPlan, core_for, plan_workers, spare_core, worker_rows
 
 
 def test_games_of_a_split_lie_together() -> None:
@@ -37,6 +37,17 @@ def test_games_are_split_where_nothing_else_fills_the_cores(splits, rows, beside
     assert plan == WorkerPlan(2, found, rows // 2 // found)
 
 
+@pytest.mark.parametrize(
+    ("workers", "rows", "found"),
+    [(2, 32, (2, 4)), (2, 12, (2, 2)), (-1, 32, (4, 4)), (-1, 24, (4, 2)), (-1, 6, (3, 2))],  # more workers first
+)
+def test_games_whose_policies_are_on_a_device_are_split_in_four(workers, rows, found, monkeypatch) -> None:
+    monkeypatch.setattr(plan, "physical_cores", lambda: 4)
+    settings = Sampling(workers=workers)
+    chosen = plan_workers(settings, rows, agents=1, beside=True, device=True)
+    assert (chosen.workers, chosen.splits) == found and chosen.games * found[0] * found[1] == rows
+
+
 def test_without_workers_there_is_one_split_and_one_game_may_be_all() -> None:
     assert plan_workers(Sampling(workers=0), rows=256, agents=256) == WorkerPlan(workers=0, splits=1, games=1)
 
@@ -59,6 +70,13 @@ def test_workers_are_pinned_only_where_every_core_gets_as_many(monkeypatch) -> N
     monkeypatch.setattr(plan, "usable_cpus", lambda: [2, 5])
     assert [core_for(worker, 4) for worker in range(4)] == [2, 5, 2, 5]
     assert core_for(0, 3) is None
+
+
+def test_one_worker_fewer_than_cores_leaves_one_to_whoever_decides_on_a_device(monkeypatch) -> None:
+    monkeypatch.setattr(plan, "usable_cpus", lambda: [2, 5, 7])
+    assert spare_core(2) == 2 and [core_for(worker, 2, device=True) for worker in range(2)] == [5, 7]
+    assert [core_for(worker, 2) for worker in range(2)] == [None, None]  # elsewhere learners want all cores
+    assert spare_core(3) is None and [core_for(worker, 3, device=True) for worker in range(3)] == [2, 5, 7]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections import Counter
@@ -14,6 +16,7 @@ from counting_policy import CountingPolicy, counting_collector, own, played
 
 from palus.errors import EnvError
 from palus.nn.place import Placement
+from palus.rollout.plan import usable_cpus
 from palus.rollout.rollout import FROZEN, Seat
 
 MODES = [
@@ -376,13 +379,28 @@ def test_splits_are_decided_for_side_by_side_and_nothing_else_changes(threads, s
             np.testing.assert_array_equal(getattr(page, name), getattr(expected, name))
 
 
-@pytest.mark.parametrize(("beside", "compiled", "splits"), [(True, True, 1), (True, False, 2), (False, True, 2)])
+@pytest.mark.parametrize(("beside", "compiled", "splits"), [(True, True, 1), (True, False, 4), (False, True, 2)])
 def test_splits_overlap_where_no_learner_fills_the_cores(beside, compiled, splits) -> None:
-    """A device works for itself: half of the games step meanwhile."""
+    """A device works for itself: three quarters of the games step meanwhile."""
     place = Placement(torch.device("cpu"), compiled=compiled)
     with counting_collector(8, sampling={"asynchronous": beside}, place=place) as s:
         assert s.plan.splits == splits
         assert played(s).rollouts[0].agent_steps == 32
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="affinity and scheduling policies are Linux's")
+def test_workers_wait_for_their_turn_and_a_core_that_they_leave_is_the_deciding_threads() -> None:
+    """With policies on a device; elsewhere learners want all cores."""
+    cores = usable_cpus()
+    if len(cores) < 2:
+        pytest.skip("a machine with one core has none to leave")
+    for compiled, kept in ((False, cores[:1]), (True, cores)):
+        place, workers = Placement(torch.device("cpu"), compiled=compiled), len(cores) - 1
+        with counting_collector(4 * workers, sampling={"workers": workers, "asynchronous": True}, place=place) as s:
+            s.collect()
+            assert {os.sched_getscheduler(pid) for pid in s.pids} == {os.SCHED_BATCH}
+            assert sorted(s._thread.submit(os.sched_getaffinity, 0).result()) == kept
+            assert sorted(os.sched_getaffinity(0)) == cores
 
 
 @pytest.mark.parametrize(("policy", "side_by_side"), [(Meeting(0.05), True), (Meeting(0.05, jostle=0.5), False)])

@@ -96,15 +96,19 @@ class Sampling(Section):
     splits: CountOrZero = Field(
         default=0,
         description="Groups of a worker's games: one steps while another is decided for, or all are decided for at "
-        "once on several threads. 0 means 2 where the games divide so, but 1 on a CPU whose cores a learner fills "
-        "meanwhile (`asynchronous`): one large batch costs less than two.",
+        "once on several threads. 0 means 2 where the games divide so, 4 with policies on a device, but 1 on a CPU "
+        "whose cores a learner fills meanwhile (`asynchronous`): one large batch costs less than two.",
     )
     asynchronous: Literal["auto", True, False] = Field(
         default="auto",
         description="Play the next rollout while the learner learns from the one before, so with weights that are one "
         "update older; runs repeat exactly either way. `auto`: where all learners are appo and games in workers.",
     )
-    affinity: bool = Field(default=True, description="Pin each worker to a core, where all cores get equally many.")
+    affinity: bool = Field(
+        default=True,
+        description="Pin each worker to a core, where all cores get equally many; with policies on a device, one core "
+        "may be left.",
+    )
     decorrelate: bool = Field(default=True, description="Start games out of step, by random decisions.")
     timeout: Positive = Field(default=60.0, description="Seconds after which a silent worker is replaced.")
     max_restarts: CountOrZero = Field(default=20, description="Replacements within ten minutes that a run survives.")

@@ -26,7 +26,7 @@ from palus.nn.place import CPU, Placement
 from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.buffer import Buffer
 from palus.rollout.layout import Layout, Table, open_memory
-from palus.rollout.plan import Share, WorkerPlan, core_for, plan_workers
+from palus.rollout.plan import Share, WorkerPlan, core_for, plan_workers, spare_core
 from palus.rollout.pool import InlineWorker, WorkerPool, Workers
 from palus.rollout.rollout import Cast, Collected
 from palus.rollout.rounds import Rounds
@@ -68,12 +68,14 @@ class WorkerCollector:
         Raises ConfigError when the games do not divide evenly, StorageError without memory, and, here or from
         `collect`, EnvError when games cannot be made.
         """
-        self.plan = plan_workers(settings, rows, spec.num_agents, share.neighbours, beside=beside and place.compiled)
+        device = not place.compiled
+        self.plan = plan_workers(settings, rows, spec.num_agents, share.neighbours, beside=beside, device=device)
         self._spec, self._rows, self._horizon = spec, rows, horizon
         self._make, self._pages = make, 2 if beside else 1
         everybody = {**learners, **(members or {})}
         self.policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
         games, self._place = rows // spec.num_agents, place
+        self._core = spare_core(self.plan.workers) if device and _pins(settings, self.plan, share) else None
         first = share.first(games)
         layout = Layout(spec, games, horizon, self._pages)
         self._memory = open_memory(layout.size)
@@ -81,7 +83,7 @@ class WorkerCollector:
         try:
             memory = mmap(self._memory, layout.size)
             tables = layout.tables(memory)
-            self._workers = _workers(make, settings, self.plan, layout, self._memory, tables, seed, share)
+            self._workers = _workers(make, settings, self.plan, layout, self._memory, tables, seed, share, device)
         except BaseException:
             os.close(self._memory)
             raise
@@ -154,6 +156,8 @@ class WorkerCollector:
     def _begin_thread(self) -> None:
         torch.set_num_threads(1)
         self._place.queue_apart()
+        if self._core is not None:
+            os.sched_setaffinity(0, {self._core})  # of this thread alone
 
     def _begin(self) -> None:
         """Start all games anew; a page that was played meanwhile is nobody's."""
@@ -278,6 +282,11 @@ class WorkerCollector:
             os.close(self._memory)
 
 
+def _pins(settings: Sampling, plan: WorkerPlan, share: Share) -> bool:
+    """Whether workers stay on cores; those of other ranks would crowd the same ones."""
+    return settings.affinity and plan.workers > 0 and share.neighbours == 1
+
+
 def _workers(
     make: Callable[[], Game],
     settings: Sampling,
@@ -287,11 +296,12 @@ def _workers(
     tables: Sequence[Table],
     seed: int,
     share: Share,
+    device: bool,
 ) -> Workers:
     """Start whatever steps the games."""
     games = plan.splits * plan.games * (1 if plan.workers else share.size)  # as one process of as many workers has
     warm_up = layout.horizon * min(games, WARM_UP_GAMES) if settings.decorrelate else 0
-    pinned = settings.affinity and plan.workers > 0 and share.neighbours == 1  # others would crowd these cores
+    pinned = _pins(settings, plan, share)
     assignments = [
         Assignment(
             worker=worker,
@@ -299,7 +309,7 @@ def _workers(
             splits=tuple(plan.games_of(worker, split) for split in range(plan.splits)),
             seed=seed,
             warm_up=warm_up,
-            core=core_for(worker, plan.workers) if pinned else None,
+            core=core_for(worker, plan.workers, device) if pinned else None,
             first=share.first(layout.games),
         )
         for worker in range(plan.processes)
