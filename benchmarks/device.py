@@ -1,7 +1,7 @@
 """How fast palus trains on a device, beside what it is meant to reach on one H200 with 16 cores.
 
     python benchmarks/device.py --device cuda              stock PPO and MA-POCA, and Doom with workers on all cores
-    python benchmarks/device.py --device cuda --only doom --layouts 16x24 15x24 --name device-doom     workers x games
+    python benchmarks/device.py --device cuda --only doom --layouts 16x24 15x24 --seconds 12     workers x games
     python benchmarks/device.py --device cuda --only ppo --matches 512 --seconds 10 --output FOLDER   a first look
     python benchmarks/device.py --table FILE.json          the table of a stored result again
 
@@ -37,8 +37,8 @@ BARS = {"ppo": 400_000, DOOM: 100_000}
 """Trained agent-steps, or frames, per second."""
 WARM_UP = 3.0
 """Seconds."""
-GAMES = 24
-"""Of Doom, for each worker."""
+GAMES, SPLITS = 24, 4
+"""Of Doom, for each worker; groups of them, one of which is decided for while the others are stepped."""
 
 
 def stock(device: str, trainer: str, matches: int, graph: bool, seconds: float) -> Json:
@@ -88,7 +88,8 @@ def _cycles(parts: Run, trainer: str, graph: bool, seconds: float) -> Json:
 def doom(device: str, workers: int, games: int, seconds: float) -> Json:
     """Doom with so many workers, and games for each of them."""
     rows, at = workers * games, f"behaviors.doom_{DOOM}.hyperparameters."
-    words = [f"torch_settings.device={device}", f"palus.sampling={{workers: {workers}, games_per_worker: {games}}}"]
+    sampling = f"{{workers: {workers}, games_per_worker: {games}, splits: {SPLITS}}}"
+    words = [f"torch_settings.device={device}", f"palus.sampling={sampling}"]
     words += [f"{at}buffer_size={32 * rows}", f"{at}batch_size={16 * rows}"]
     words += [f"behaviors.doom_{DOOM}.summary_freq={2 * 4 * 32 * rows}"]
     file = str(HERE / "doom_throughput_doom.yaml")
@@ -128,7 +129,6 @@ def main() -> None:
         help="matches side by side; kernel by kernel with the first number",
     )
     parser.add_argument("--layouts", nargs="+", type=layout, metavar="WORKERSxGAMES", help="of Doom")
-    parser.add_argument("--name", default="device", help="of the result")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each measurement")
     parser.add_argument("--output", type=Path, default=machine.RESULTS, help="folder of the result")
     parser.add_argument("--table", type=Path, metavar="JSON", help="only rebuild the table beside this result")
@@ -148,7 +148,7 @@ def main() -> None:
         layouts = arguments.layouts or [(machine.usable_cores() - left, GAMES) for left in (0, 1)]
         runs += [doom(arguments.device, workers, games, arguments.seconds) for workers, games in layouts]
     name = torch.cuda.get_device_name(arguments.device) if cuda else arguments.device
-    machine.save(session.report(device=name, runs=runs), arguments.output / f"{arguments.name}.json", markdown)
+    machine.save(session.report(device=name, runs=runs), arguments.output / "device.json", markdown)
 
 
 if __name__ == "__main__":

@@ -37,17 +37,6 @@ def test_games_are_split_where_nothing_else_fills_the_cores(splits, rows, beside
     assert plan == WorkerPlan(2, found, rows // 2 // found)
 
 
-@pytest.mark.parametrize(
-    ("workers", "rows", "found"),
-    [(2, 32, (2, 4)), (2, 12, (2, 2)), (-1, 32, (4, 4)), (-1, 24, (4, 2)), (-1, 6, (3, 2))],  # more workers first
-)
-def test_games_whose_policies_are_on_a_device_are_split_in_four(workers, rows, found, monkeypatch) -> None:
-    monkeypatch.setattr(plan, "physical_cores", lambda: 4)
-    settings = Sampling(workers=workers)
-    chosen = plan_workers(settings, rows, agents=1, beside=True, device=True)
-    assert (chosen.workers, chosen.splits) == found and chosen.games * found[0] * found[1] == rows
-
-
 def test_without_workers_there_is_one_split_and_one_game_may_be_all() -> None:
     assert plan_workers(Sampling(workers=0), rows=256, agents=256) == WorkerPlan(workers=0, splits=1, games=1)
 

@@ -96,8 +96,8 @@ class Sampling(Section):
     splits: CountOrZero = Field(
         default=0,
         description="Groups of a worker's games: one steps while another is decided for, or all are decided for at "
-        "once on several threads. 0 means 2 where the games divide so, 4 with policies on a device, but 1 on a CPU "
-        "whose cores a learner fills meanwhile (`asynchronous`): one large batch costs less than two.",
+        "once on several threads. 0 means 2 where the games divide so, but 1 on a CPU whose cores a learner fills "
+        "meanwhile (`asynchronous`): one large batch costs less than two.",
     )
     asynchronous: Literal["auto", True, False] = Field(
         default="auto",

@@ -87,30 +87,25 @@ def plan_matches(run: RunFile, rows: int) -> tuple[int, int]:
 def worker_rows(run: RunFile, agents: int, learning: int) -> int:
     """Rows of all agents, so that those that learn fill a rollout in `time_horizon` decisions. learning: of a match."""
     first, s = next(iter(run.behaviors.values())), run.palus.sampling
-    share = s.games_per_worker or _splits(s, False, False)[0]
+    share = s.games_per_worker or _splits(s, False)[0]
     matches = run.palus.num_matches or max(s.workers, 1) * share
     return first.rollout_rows(learning, matches) // first.time_horizon * agents // learning
 
 
-def _splits(settings: Sampling, beside: bool, device: bool) -> list[int]:
+def _splits(settings: Sampling, beside: bool) -> list[int]:
     """How many, and the next best; without workers there is nothing to overlap."""
-    if not settings.workers:
+    if not settings.workers or (beside and not settings.splits):
         return [1]
-    if settings.splits:
-        return [settings.splits]
-    if device:
-        return [4, 2, 1]
-    return [1] if beside else [2, 1]
+    return [settings.splits] if settings.splits else [2, 1]
 
 
 def plan_workers(
-    settings: Sampling, rows: int, agents: int, neighbours: int = 1, *, beside: bool = False, device: bool = False
+    settings: Sampling, rows: int, agents: int, neighbours: int = 1, *, beside: bool = False
 ) -> WorkerPlan:
     """Divide the games that have `rows` agents in all. ConfigError, with the arithmetic, where they do not divide.
 
     workers -1 takes as many physical cores as divide the games. neighbours: as in `Share`. beside: a learner is at work
-    meanwhile. device: what decides and learns is not on these cores; where their number is free, more workers then
-    count for more than more splits.
+    on the same cores meanwhile.
     """
     games = rows // agents
     if games < 1 or rows % agents:
@@ -119,17 +114,14 @@ def plan_workers(
             f"make buffer_size a multiple of time_horizon x {agents}"
         )
     share, cores = settings.games_per_worker, max(physical_cores() // neighbours, 1)
-    plans = []
-    for splits in _splits(settings, beside, device):
+    for splits in _splits(settings, beside):
         workers = settings.workers
         if workers < 0:
             fitting = [n for n in range(1, cores + 1) if games % (n * splits) == 0]
             workers = games // share if share else max(fitting, default=1)
         processes = max(workers, 1)
         if games % (processes * splits) == 0 and (not share or processes * share == games):
-            plans.append(WorkerPlan(workers, splits, games // (processes * splits)))
-    if plans:
-        return max(plans, key=lambda plan: plan.workers) if device else plans[0]
+            return WorkerPlan(workers, splits, games // (processes * splits))
     asked = f"{workers} workers x {share or 'any number of'} games" + (f" in {splits} splits" if splits > 1 else "")
     raise ConfigError(
         f"buffer_size / time_horizon = {rows} rows = {games} games of {agents} agents, which palus.sampling cannot "
@@ -155,7 +147,7 @@ def physical_cores() -> int:
 
 def core_for(worker: int, workers: int, device: bool = False) -> int | None:
     """The processor to pin a worker to; None where workers do not spread evenly: some cores would be crowded. device:
-    as of `plan_workers`; the cores but for the `spare_core` are enough to spread over then."""
+    policies are on one; the cores but for the `spare_core` are enough to spread over then."""
     cpus = usable_cpus()
     own = [cpu for cpu in cpus if not device or cpu != spare_core(workers)]
     if not own or workers % len(own):

@@ -69,7 +69,7 @@ class WorkerCollector:
         `collect`, EnvError when games cannot be made.
         """
         device = not place.compiled
-        self.plan = plan_workers(settings, rows, spec.num_agents, share.neighbours, beside=beside, device=device)
+        self.plan = plan_workers(settings, rows, spec.num_agents, share.neighbours, beside=beside and not device)
         self._spec, self._rows, self._horizon = spec, rows, horizon
         self._make, self._pages = make, 2 if beside else 1
         everybody = {**learners, **(members or {})}
