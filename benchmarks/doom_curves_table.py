@@ -94,6 +94,10 @@ def _origin(run: Json) -> str:
     )
 
 
+PANELS = 4
+"""Beside each other."""
+
+
 def draw(report: Json) -> None:
     """Score in training over frames and its running mean, one panel per row of the table, one line per seed."""
     import matplotlib
@@ -102,8 +106,11 @@ def draw(report: Json) -> None:
     from matplotlib import pyplot
 
     rows = sorted({run["row"] for run in report["runs"]})
-    figure, panels = pyplot.subplots(1, len(rows), figsize=(4.2 * len(rows), 3.2), squeeze=False)
-    for panel, row in zip(panels[0], rows, strict=True):
+    lines = -(-len(rows) // PANELS)
+    figure, panels = pyplot.subplots(lines, PANELS, figsize=(4.2 * PANELS, 3.2 * lines), squeeze=False)
+    for panel in panels.ravel()[len(rows) :]:
+        panel.set_axis_off()
+    for panel, row in zip(panels.ravel(), rows, strict=False):
         runs = [run for run in report["runs"] if run["row"] == row]
         for run, colour in zip(runs, COLOURS * len(runs), strict=False):
             steps, values = zip(*run["curve"], strict=True)
