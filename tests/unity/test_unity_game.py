@@ -422,6 +422,7 @@ def test_mlagents_learn_says_what_it_is_connected_to(served: Any, tmp_path: Path
     ]
 
 
+@pytest.mark.slow
 def test_groups_learn_over_the_wire(served: Any, tmp_path: Path, capsys: Any) -> None:
     """RescueToy pays the group 0.5 a match for what a member did before it left."""
     run = run_file(tmp_path, served("RescueToy", 8), "RescueToy", max_steps=4000, trainer_type="poca")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -201,6 +202,7 @@ def test_two_agents_duel_over_the_network(start):
 def test_a_lost_engine_of_a_duel_does_not_hang_the_other(start):
     game = start("doom_duel", wad="multi_duel.wad", timelimit=1)
     game.reset(1)
+    time.sleep(0.5)  # it waits for an order then; one that dies with the lock of its queue in hand holds it for ever
     os.kill(game._players[1].engine.pid, signal.SIGKILL)
     with pytest.raises(EnvError, match="is lost"):
         for _ in range(5):
