@@ -128,7 +128,7 @@ def main() -> None:
         default=(2048, 4096),
         help="matches side by side; kernel by kernel with the first number",
     )
-    parser.add_argument("--layouts", nargs="+", type=layout, metavar="WORKERSxGAMES", help="of Doom")
+    parser.add_argument("--layouts", nargs="+", type=layout, metavar="WxG", help="of Doom: workers x games of each")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each measurement")
     parser.add_argument("--output", type=Path, default=machine.RESULTS, help="folder of the result")
     parser.add_argument("--table", type=Path, metavar="JSON", help="only rebuild the table beside this result")

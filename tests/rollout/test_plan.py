@@ -8,7 +8,7 @@ from palus.config import load_run
 from palus.config.appo import Sampling
 from palus.errors import ConfigError
 from palus.rollout import plan
-from palus.rollout.plan import WorkerPlan, core_for, plan_workers, spare_core, worker_rows
+from palus.rollout.plan import WorkerPlan, cores_for, plan_workers, worker_rows
 
 
 def test_games_of_a_split_lie_together() -> None:
@@ -57,15 +57,15 @@ def test_games_that_do_not_divide_are_refused_with_the_arithmetic(settings, rows
 
 def test_workers_are_pinned_only_where_every_core_gets_as_many(monkeypatch) -> None:
     monkeypatch.setattr(plan, "usable_cpus", lambda: [2, 5])
-    assert [core_for(worker, 4) for worker in range(4)] == [2, 5, 2, 5]
-    assert core_for(0, 3) is None
+    assert cores_for(4, device=False) == ([2, 5, 2, 5], None)
+    assert cores_for(3, device=False) == ([None] * 3, None)
 
 
 def test_one_worker_fewer_than_cores_leaves_one_to_whoever_decides_on_a_device(monkeypatch) -> None:
     monkeypatch.setattr(plan, "usable_cpus", lambda: [2, 5, 7])
-    assert spare_core(2) == 2 and [core_for(worker, 2, device=True) for worker in range(2)] == [5, 7]
-    assert [core_for(worker, 2) for worker in range(2)] == [None, None]  # elsewhere learners want all cores
-    assert spare_core(3) is None and [core_for(worker, 3, device=True) for worker in range(3)] == [2, 5, 7]
+    assert cores_for(2, device=True) == ([5, 7], 2)
+    assert cores_for(2, device=False) == ([None, None], None)  # elsewhere learners want all cores
+    assert cores_for(3, device=True) == ([2, 5, 7], None)
 
 
 @pytest.mark.parametrize(

@@ -145,17 +145,12 @@ def physical_cores() -> int:
     return len({file.read_text() if file.exists() else str(file) for file in files})
 
 
-def core_for(worker: int, workers: int, device: bool = False) -> int | None:
-    """The processor to pin a worker to; None where workers do not spread evenly: some cores would be crowded. device:
-    policies are on one; the cores but for the `spare_core` are enough to spread over then."""
+def cores_for(workers: int, device: bool) -> tuple[list[int | None], int | None]:
+    """The processor to pin each worker to, None where they do not spread evenly: some cores would be crowded. And the
+    first one where, with policies on a device, all workers but for one leave it to whoever decides for their games."""
     cpus = usable_cpus()
-    own = [cpu for cpu in cpus if not device or cpu != spare_core(workers)]
+    spare = cpus[0] if device and 0 < workers == len(cpus) - 1 else None
+    own = [cpu for cpu in cpus if cpu != spare]
     if not own or workers % len(own):
-        return None
-    return own[worker % len(own)]
-
-
-def spare_core(workers: int) -> int | None:
-    """The processor that one worker fewer than there are leave to whoever decides for their games."""
-    cpus = usable_cpus()
-    return cpus[0] if workers and workers == len(cpus) - 1 else None
+        return [None] * workers, None
+    return [*own] * (workers // len(own)), spare

@@ -26,7 +26,7 @@ from palus.nn.place import CPU, Placement
 from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.buffer import Buffer
 from palus.rollout.layout import Layout, Table, open_memory
-from palus.rollout.plan import Share, WorkerPlan, core_for, plan_workers, spare_core
+from palus.rollout.plan import Share, WorkerPlan, cores_for, plan_workers
 from palus.rollout.pool import InlineWorker, WorkerPool, Workers
 from palus.rollout.rollout import Cast, Collected
 from palus.rollout.rounds import Rounds
@@ -75,7 +75,12 @@ class WorkerCollector:
         everybody = {**learners, **(members or {})}
         self.policies = Policies({policy: acting for policy, (_, acting) in everybody.items()}, load)
         games, self._place = rows // spec.num_agents, place
-        self._core = spare_core(self.plan.workers) if device and _pins(settings, self.plan, share) else None
+        # Those of other ranks would crowd the same cores.
+        pinned = settings.affinity and self.plan.workers > 0 and share.neighbours == 1
+        cores: Sequence[int | None] = [None] * self.plan.processes
+        self._core: int | None = None  # of the thread that decides beside the learner
+        if pinned:
+            cores, self._core = cores_for(self.plan.workers, device)
         first = share.first(games)
         layout = Layout(spec, games, horizon, self._pages)
         self._memory = open_memory(layout.size)
@@ -83,7 +88,7 @@ class WorkerCollector:
         try:
             memory = mmap(self._memory, layout.size)
             tables = layout.tables(memory)
-            self._workers = _workers(make, settings, self.plan, layout, self._memory, tables, seed, share, device)
+            self._workers = _workers(make, settings, self.plan, layout, self._memory, tables, seed, share, cores)
         except BaseException:
             os.close(self._memory)
             raise
@@ -282,11 +287,6 @@ class WorkerCollector:
             os.close(self._memory)
 
 
-def _pins(settings: Sampling, plan: WorkerPlan, share: Share) -> bool:
-    """Whether workers stay on cores; those of other ranks would crowd the same ones."""
-    return settings.affinity and plan.workers > 0 and share.neighbours == 1
-
-
 def _workers(
     make: Callable[[], Game],
     settings: Sampling,
@@ -296,12 +296,11 @@ def _workers(
     tables: Sequence[Table],
     seed: int,
     share: Share,
-    device: bool,
+    cores: Sequence[int | None],
 ) -> Workers:
     """Start whatever steps the games."""
     games = plan.splits * plan.games * (1 if plan.workers else share.size)  # as one process of as many workers has
     warm_up = layout.horizon * min(games, WARM_UP_GAMES) if settings.decorrelate else 0
-    pinned = _pins(settings, plan, share)
     assignments = [
         Assignment(
             worker=worker,
@@ -309,7 +308,7 @@ def _workers(
             splits=tuple(plan.games_of(worker, split) for split in range(plan.splits)),
             seed=seed,
             warm_up=warm_up,
-            core=core_for(worker, plan.workers, device) if pinned else None,
+            core=cores[worker],
             first=share.first(layout.games),
         )
         for worker in range(plan.processes)
