@@ -96,12 +96,14 @@ def check_proxies(addresses: Sequence[str]) -> tuple[str, ...]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket, so that the address is known before anything starts. Raises ArenaError."""
+    """A socket that listens, so that its address can be told before anything starts: who comes early waits, and is not
+    turned away. Raises ArenaError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen()
     except OSError as error:
         listener.close()
         raise ArenaError(f"{host}:{port}: cannot listen there ({error.strerror}); choose another --port") from error
