@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -100,6 +102,60 @@ def test_a_game_that_is_lost_again_and_again_ends_the_evaluation_with_advice() -
     Brittle.breaks = 3
     with pytest.raises(EnvError, match=r"game 2 .* lost 3 times: the engine is lost\. .*--games 1"):
         evaluate(Brittle, COUNTS, episodes=10, games=2, seed=3)
+
+
+class Deaf(Brittle):
+    """A game that does not answer where `Brittle` breaks, not even when it is killed."""
+
+    def step(self, actions: Any) -> Any:
+        try:
+            return super().step(actions)
+        except EnvError:
+            threading.Event().wait()
+
+    def kill(self) -> None:
+        assert not self.closed
+
+
+@pytest.mark.parametrize("games", [1, 2])
+def test_a_game_that_does_not_even_answer_when_it_is_killed_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, games: int
+) -> None:
+    monkeypatch.setattr("palus.run.evaluate.PATIENCE_S", 0.2)
+    monkeypatch.setattr("palus.run.evaluate.GRACE_S", 0.2)
+    found = [evaluate(Deaf, COUNTS, episodes=10, games=games, seed=3) for Brittle.breaks in (0, 2)]
+    assert found[0].episodes == found[1].episodes
+    assert [e.lost for e in found] == [0, 2]
+
+
+class Interrupted(Countdown):
+    """Ctrl-C comes while it takes its second step; one at work may not be closed."""
+
+    at_work = False
+
+    def step(self, actions: Any) -> Any:
+        self.at_work = True
+        if self.start[0] - self.left[0] == 1:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            time.sleep(0.3)
+        self.at_work = False
+        return super().step(actions)
+
+    def close(self) -> None:
+        assert not self.at_work
+        super().close()
+
+
+def test_an_interrupted_evaluation_closes_games_when_their_calls_are_back() -> None:
+    made: list[Interrupted] = []
+
+    def make() -> Interrupted:
+        made.append(Interrupted())
+        return made[-1]
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(make, COUNTS, episodes=4, games=2, seed=3)
+    assert all(game.closed for game in made)
 
 
 def engines() -> list[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,12 +22,15 @@ from palus.envs.game import Actions, Game, GameStep, joined
 from palus.envs.protocol import room_for
 from palus.errors import EnvError
 from palus.rollout.rollout import Episode
+from palus.threads import DaemonThreads
 from palus.types import F32, I64, AnyArray, GameSpec
 
 Recorder = Callable[[AnyArray], None]
 T = TypeVar("T")
 PATIENCE_S = 60.0
 """How long a game may take over one call before its engine counts as hung and is killed, where the game can do that."""
+GRACE_S = 10.0
+"""How long that call may take to come back then, until it is given up: some wait for a dead engine for ever."""
 MAX_LOSSES = 3
 """How often one game may be lost before the evaluation gives up."""
 
@@ -117,7 +120,8 @@ def evaluate(
         first = make_and_close()
         needed = -(-episodes // first.spec.num_agents)
         made = [first, *(make_and_close() for _ in range(min(games, needed) - 1))]
-        pool = stack.enter_context(ThreadPoolExecutor(len(made)))
+        pool = DaemonThreads("evaluation")
+        stack.callback(pool.close)
         seeds = np.random.SeedSequence(seed).generate_state(needed)
         return _Evaluator(make_and_close, made, first.spec, players, seeds, recorder, progress, pool).play(max_frames)
 
@@ -154,7 +158,7 @@ class _Evaluator:
     seeds: AnyArray
     recorder: Recorder | None
     progress: Callable[[Episode], None] | None
-    pool: ThreadPoolExecutor
+    pool: DaemonThreads
     started: int = 0
     frames: int = 0
     lost: int = 0
@@ -163,7 +167,7 @@ class _Evaluator:
     def play(self, max_frames: int | None) -> Evaluation:
         """Until every episode is over or the frames are used up."""
         clock = time.perf_counter()
-        seats = self._in_time(self.games, lambda i: self._sit(self.games[i], i))
+        seats = [_given(seat) for seat in self._in_time(self.games, lambda i: self._sit(self.games[i], i))]
         self.started = len(seats)
         while seats and (max_frames is None or self.frames < max_frames):
             actions = self._decide(seats)
@@ -172,17 +176,24 @@ class _Evaluator:
         episodes = tuple(self.ends[key] for key in sorted(self.ends))
         return Evaluation(episodes, self.frames, time.perf_counter() - clock, self.lost, self.spec.frameskip)
 
-    def _in_time(self, games: Sequence[Game], call: Callable[[int], T]) -> list[T]:
-        """`call` for every game at once, by its place; the engines of those that take too long are killed."""
-        calls = [self.pool.submit(call, i) for i in range(len(games))]
-        wait(calls, timeout=PATIENCE_S)
-        for game, pending in zip(games, calls, strict=True):
-            if not pending.done() and hasattr(game, "kill"):
-                game.kill()  # the call that waits for the engine then raises EnvError
-        return [answered.result() for answered in calls]
+    def _in_time(self, games: Sequence[Game], call: Callable[[int], T]) -> list[T | EnvError]:
+        """`call` for every game at once, by its place, or how the game was lost; the engines of those that take too
+        long are killed. When it returns or raises, no call is at work that could come back."""
+        calls: list[Future[T]] = []
+        try:
+            for i in range(len(games)):
+                calls.append(self.pool.submit(call, i))
+            wait(calls, timeout=PATIENCE_S)
+        finally:
+            for game, pending in zip(games, calls, strict=False):
+                if not pending.done() and hasattr(game, "kill"):
+                    game.kill()  # the call that waits for the engine then raises EnvError
+            for game, pending in zip(games, calls, strict=False):
+                wait([pending], timeout=GRACE_S if hasattr(game, "kill") else None)
+        return list(map(_outcome, calls))
 
     def _reset(self, game: Game, number: int, filmed: bool) -> _Seat:
-        return self._in_time([game], lambda _: self._sit(game, number, filmed))[0]
+        return _given(self._in_time([game], lambda _: self._sit(game, number, filmed))[0])
 
     def _sit(self, game: Game, number: int, filmed: bool = False) -> _Seat:
         agents = self.spec.num_agents
@@ -258,13 +269,10 @@ class _Evaluator:
         self.frames += int(active.sum()) * spec.frameskip
         return [joined(spec, {name: array[k] for name, array in actions.items()}) for k in range(len(seats))]
 
-    def _step(self, seats: Sequence[_Seat], actions: Sequence[Actions], i: int) -> GameStep | EnvError:
-        """One decision of a game, or how it was lost."""
+    def _step(self, seats: Sequence[_Seat], actions: Sequence[Actions], i: int) -> GameStep:
+        """One decision of a game."""
         seat = seats[i]
-        try:
-            step = seat.game.step(actions[i])
-        except EnvError as error:
-            return error
+        step = seat.game.step(actions[i])
         if seat.filmed and self.recorder is not None and not hasattr(seat.game, "recorder"):
             self.recorder(seat.game.render())
         return step
@@ -281,3 +289,16 @@ class _Evaluator:
                 self.ends[seat.number, agent] = end
             seat.ended[agent] = True
             seat.states[agent] = 0.0
+
+
+def _outcome(call: Future[T]) -> T | EnvError:
+    if not call.done():
+        return EnvError("its engine is dead, and a call still waits for it")
+    error = call.exception()
+    return error if isinstance(error, EnvError) else call.result()
+
+
+def _given(outcome: T | EnvError) -> T:
+    if isinstance(outcome, EnvError):
+        raise outcome
+    return outcome

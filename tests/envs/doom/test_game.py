@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import time
+import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -202,11 +203,55 @@ def test_two_agents_duel_over_the_network(start):
 def test_a_lost_engine_of_a_duel_does_not_hang_the_other(start):
     game = start("doom_duel", wad="multi_duel.wad", timelimit=1)
     game.reset(1)
-    time.sleep(0.5)  # it waits for an order then; one that dies with the lock of its queue in hand holds it for ever
     os.kill(game._players[1].engine.pid, signal.SIGKILL)
     with pytest.raises(EnvError, match="is lost"):
         for _ in range(5):
             game.step(still(game))
+
+
+class NeverBack:
+    """A handle whose calls wait for ever, as for an engine that died with the lock of their message queue in hand."""
+
+    def __init__(self, handle):
+        self.handle, self.closed = handle, False
+
+    def make_action(self, buttons, tics):
+        threading.Event().wait()
+
+    def close(self):
+        self.closed = True
+
+
+def test_an_engine_that_dies_with_a_lock_in_hand_costs_its_game_and_no_more(start, monkeypatch):
+    monkeypatch.setattr("palus.envs.doom.game.LOOK_S", 0.1)
+    monkeypatch.setattr("palus.envs.doom.game.GRACE_S", 1.0)
+    game = start("doom_duel", wad="multi_duel.wad", timelimit=1)
+    game.reset(1)
+    first, second = game._players
+    handle = NeverBack(second.engine.game)
+    second.engine = replace(second.engine, game=handle)
+    os.kill(second.engine.pid, signal.SIGKILL)
+    with pytest.raises(EnvError, match="is lost"):
+        game.step(still(game))
+    assert first.engine.is_dead and not handle.closed  # the call that is given up still waits in its memory
+    game.reset(1)
+    assert not game.step(still(game)).over
+
+
+def test_a_handle_that_cannot_be_closed_is_left_alone(start, monkeypatch):
+    monkeypatch.setattr("palus.envs.doom.engine.GRACE_S", 0.1)
+    game = start("doom_basic")
+    game.reset(1)
+    engine, closing, ends = game._players[0].engine, threading.Event(), threading.Event()
+
+    class NeverClosed:
+        def close(self):
+            closing.set()
+            ends.wait()
+
+    replace(engine, game=NeverClosed()).close()
+    assert closing.is_set() and engine.is_dead
+    ends.set()
 
 
 def test_bots_play_and_are_counted(start):

@@ -36,9 +36,18 @@ except ImportError as error:
 ATTEMPTS = 3
 PAUSE_S = 0.5
 FORK_LIMIT_S = 10.0
+GRACE_S = 5.0
+"""How long a call may take to notice that its engine is dead, which takes milliseconds, until it is given up."""
 SHARED_BYTES = 8 << 20
 """What an engine may put into shared memory while it starts; several may start at once."""
+
+
+class EngineStuckError(RuntimeError):
+    """A call was given up: its engine died with the lock of their message queue in hand."""
+
+
 EngineFault = (
+    EngineStuckError,
     vizdoom.MessageQueueException,
     vizdoom.SharedMemoryException,
     vizdoom.ViZDoomErrorException,
@@ -58,16 +67,27 @@ class Engine:
     game: Any
     pid: int
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether the process has ended; False where it is not known."""
+        return self.pid > 0 and leftovers.is_dead(self.pid)
+
     def kill(self) -> None:
-        """End the process at once; a call that waits for it in another thread then returns with an EngineFault."""
+        """End the process at once; a call that waits for it in another thread then returns with an EngineFault, unless
+        the engine held the lock of its message queue: then it never does."""
         if self.pid:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """End the process and free the handle."""
-        # ViZDoom's own close asks the engine to leave and waits for it: for ever, when it hangs.
+        """End the process and free the handle, for which no call may be at work."""
+        # ViZDoom's own close asks the engine to leave and waits for it: for ever, when it hangs or held that lock.
         self.kill()
+        freeing = threading.Thread(target=self._free, daemon=True)
+        freeing.start()
+        freeing.join(GRACE_S)
+
+    def _free(self) -> None:
         with suppress(*EngineFault):
             self.game.close()
 

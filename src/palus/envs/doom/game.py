@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 import numpy as np
 from pydantic import Field
 
-from palus.envs.doom.engine import Engine, EngineFault, start_engine
+from palus.envs.doom.engine import GRACE_S, Engine, EngineFault, EngineStuckError, start_engine
 from palus.envs.doom.multiplayer import NetworkGame, free_port
 from palus.envs.doom.observations import SIZE, Measurements, Nearest, halve, side_by_side
 from palus.envs.doom.player import DoomPlayer, EngineSeat
@@ -19,10 +19,13 @@ from palus.envs.doom.rewards import CELLS, tunable
 from palus.envs.doom.scenarios import ENVIRONMENTS, TICS_PER_SECOND, DoomEnvironment, find_wad
 from palus.envs.game import GameStep, points_of
 from palus.errors import EnvError
+from palus.threads import DaemonThreads
 from palus.types import F32, AnyArray, Bool, GameSpec, ObservationSpec
 
 SEED_BITS = (1 << 31) - 1
 NETWORK_ATTEMPTS = 3
+LOOK_S = 1.0
+"""Between two looks whether engines are alive that a call waits for."""
 T = TypeVar("T")
 
 Pixels = Annotated[int, Field(ge=1, le=2048)]
@@ -47,7 +50,8 @@ class DoomGame:
         self.shaping = np.tile([number for _, number in self.spec.shaping], (environment.agents, 1))
         self._wad = wad
         self._players: list[DoomPlayer] = []
-        self._threads = ThreadPoolExecutor(environment.agents, "doom") if environment.agents > 1 else None
+        self._threads = DaemonThreads("doom") if environment.agents > 1 else None
+        self._at_work: set[int] = set()
         self._nearest = Nearest(environment.drawn, environment.resolution)
         self._measurements = Measurements(environment.scenario.variables) if environment.measurements else None
         self._pressed: dict[bytes, list[float]] = {}
@@ -117,7 +121,8 @@ class DoomGame:
         return side_by_side([player.screen for player in self._players])
 
     def kill(self) -> None:
-        """End the engines at once, from any thread: a call that waits for them then raises EnvError."""
+        """End the engines at once, from any thread: a call that waits for them then raises EnvError, with one agent
+        unless its engine held the lock of its message queue (see `Engine.kill`)."""
         for player in self._players:
             player.engine.kill()
 
@@ -125,7 +130,7 @@ class DoomGame:
         """End the engines and threads."""
         self._stop()
         if self._threads:
-            self._threads.shutdown()
+            self._threads.close()
 
     def _record(self) -> None:
         if self.recorder:
@@ -171,14 +176,37 @@ class DoomGame:
     def _run(self, call: Callable[[int], T]) -> list[T]:
         """Call for every agent at once: engines of a network game wait for each other."""
         if self._threads is None:
-            return [call(0)]
-        calls = [self._threads.submit(call, i) for i in range(self.environment.agents)]
-        _, waiting = wait(calls, return_when=FIRST_EXCEPTION)
-        if waiting:  # one failed: its partners would wait for it
+            return [self._call(call, 0)]
+        calls = [self._threads.submit(self._call, call, i) for i in range(self.environment.agents)]
+        if not self._all_return(calls):  # one failed: its partners would wait for it
             for player in self._players:
                 player.engine.kill()
-            wait(calls)
+            wait(calls, timeout=GRACE_S if self._players else None)  # a start has limits of its own
+        returned = [call for call in calls if call.done()]
+        lost = [error for call in returned if (error := call.exception()) is not None]
+        if lost:
+            raise lost[0]
+        if len(returned) < len(calls):
+            raise EngineStuckError("its process ended in the middle of a message")
         return [call.result() for call in calls]
+
+    def _all_return(self, calls: Sequence[Future[T]]) -> bool:
+        """Wait for calls to engines; False once one has failed, or its engine is dead: who died with the lock of the
+        message queue in hand is waited for without an end."""
+        while True:
+            done, waiting = wait(calls, timeout=LOOK_S, return_when=FIRST_EXCEPTION)
+            if not waiting:
+                return True
+            if any(call.exception() for call in done) or any(player.engine.is_dead for player in self._players):
+                return False
+
+    def _call(self, call: Callable[[int], T], i: int) -> T:
+        at_work = self._at_work
+        at_work.add(i)
+        try:
+            return call(i)
+        finally:
+            at_work.discard(i)
 
     def _together(self, call: Callable[[int], None]) -> None:
         try:
@@ -190,9 +218,12 @@ class DoomGame:
             ) from error
 
     def _stop(self) -> None:
-        for player in self._players:
-            player.engine.close()
-        self._players = []
+        for i, player in enumerate(self._players):
+            if i in self._at_work:  # given up: it waits for ever, and may not lose the memory that it waits in
+                player.engine.kill()
+            else:
+                player.engine.close()
+        self._players, self._at_work = [], set()
 
 
 def _spec(env_id: str, environment: DoomEnvironment) -> GameSpec:

@@ -22,7 +22,7 @@ def sweep() -> None:
     """Remove this user's folders of dead owners, and their files in shared memory that no process has open."""
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
         owner = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
-        if owner.isdigit() and _is_dead(owner):
+        if owner.isdigit() and is_dead(owner):
             shutil.rmtree(folder, ignore_errors=True)
     stale = [file for file in SHARED_MEMORY.glob("ViZDoom*") if _is_stale(file)]
     if stale:
@@ -32,10 +32,10 @@ def sweep() -> None:
                 file.unlink(missing_ok=True)
 
 
-def _is_dead(pid: str) -> bool:
+def is_dead(pid: int | str) -> bool:
     """Whether a process has ended. Until somebody waits for it, it stands in /proc: in some containers for ever."""
     try:
-        return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+        return Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
         return True
 
