@@ -60,6 +60,7 @@ def running_arena(folder: Path) -> Iterator[DemoArena]:
 
     folder = _fresh(folder)
     pool = folder / "pool"
+    pool.mkdir(parents=True)
     with _listen() as listener:
         url = f"http://{ADDRESS}:{listener.getsockname()[1]}"
         with serving(folder, None, listener, ArenaSettings(), Sources(pool), os.cpu_count() or 1) as (store, _, _):

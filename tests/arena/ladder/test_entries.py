@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -322,3 +323,55 @@ def test_a_folder_pool_offers_files_that_have_rested_and_keeps_their_bytes(store
     again = pool.sweep(ENV, quiet_since_ms=150_000)
     assert again.found[0].entity.revision != seen.found[0].entity.revision
     assert store.blobs.read(again.found[0].entity.sha256) == b"better"
+
+
+def test_what_is_no_file_in_a_pool_is_not_opened_and_keeps_nobody_else_from_playing(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, secret = tmp_path / "pool", tmp_path / "secret"
+    secret.write_bytes(b"a token")
+    for repo in ("eve/link", "eve/pipe", "eve/folder"):
+        (folder / repo).mkdir(parents=True)
+    (folder / "eve/link" / f"{ENV}.onnx").symlink_to(secret)
+    os.mkfifo(folder / "eve/pipe" / f"{ENV}.onnx")
+    (folder / "eve/folder" / f"{ENV}.onnx").mkdir()
+    write_model(folder, "zoe/model", b"model", seconds=100)
+    write_model(folder, "zoe/.aside.old.7", b"aside", seconds=100)  # of a push that was killed between its renames
+    pool = FolderPool(folder, store.blobs)
+    for _ in range(2):
+        seen = pool.sweep(ENV, quiet_since_ms=150_000)
+        assert {entry.entity.repo for entry in seen.found} == {"zoe/model", "zoe/aside"}
+    assert not store.blobs.has(hashlib.sha256(b"a token").hexdigest())
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 3 and all("no plain file" in text and f"{ENV}.onnx" in text for text in told), told
+
+
+def test_a_model_that_becomes_a_pipe_or_grows_after_the_look_is_not_waited_for(store: Store, tmp_path: Path) -> None:
+    write_model(tmp_path, "ann/a", b"model", seconds=100)
+    path = tmp_path / "ann/a" / f"{ENV}.onnx"
+    was = path.lstat()
+    pool = FolderPool(tmp_path, store.blobs)
+    assert pool._store(path, was, most=4) is None  # as large as it was then
+    path.write_bytes(b"a larger model")
+    assert pool._store(path, was, most=8) is None
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="no plain file"):
+        pool._store(path, was, most=100)
+
+
+def test_a_pool_that_is_away_takes_nobody_out_and_is_told_of_once(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_model(tmp_path / "pool", "ann/a", b"model", seconds=100)
+    pool = FolderPool(tmp_path / "pool", store.blobs)
+    periodic = PeriodicSweep(lambda env: pool.sweep(env, quiet_since_ms=150_000), 3.0)
+    run_sweep(store, periodic, ArenaSettings())
+    (tmp_path / "pool").rename(tmp_path / "away")
+    for _ in range(2):
+        run_sweep(store, periodic, ArenaSettings())
+    with store.read() as connection:
+        assert connection.execute(select(entries.c.repo, entries.c.state)).all() == [("ann/a", "pending")]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        f"{tmp_path}/pool: no folder is there; models that came from it play on. Check --pool"
+    ]

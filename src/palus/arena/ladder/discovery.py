@@ -5,8 +5,11 @@ A sweep only looks. What becomes of a revision is decided in `palus.arena.ladder
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
+import os
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,8 +21,10 @@ from sqlalchemy import Connection, exists, func, select
 from palus.arena.models.entity import Entity, house_player
 from palus.arena.models.rules import arena_rules
 from palus.arena.referee.games import game_of
+from palus.envs.arena_game import ArenaGame
 from palus.errors import ArenaError, HubError
 from palus.files import digest_of
+from palus.hub.folder_pool import find_repositories
 from palus.hub.ids import check_repo_id
 from palus.store.blobs import BlobStore
 from palus.store.tables import commit_files, commits, entries, repo_tags, repos
@@ -117,46 +122,88 @@ def _first_ms(connection: Connection, env: str) -> dict[str, int]:
 
 
 class FolderPool:
-    """A folder `<owner>/<name>/<Behavior>.onnx`: entering without any server. Bytes go to the blobs on change."""
+    """A folder `<owner>/<name>/<Behavior>.onnx`: entering without any server. Bytes go to the blobs on change.
+
+    Whoever shares the folder writes there: links and devices under a model's name are not followed, and what is wrong
+    with one repository keeps no other from playing.
+    """
 
     def __init__(self, folder: Path, blobs: BlobStore) -> None:
         self.folder = folder
         self._blobs = blobs
         self._known: dict[Path, tuple[tuple[int, int], str]] = {}
+        self._faults: dict[tuple[str, str], str] = {}
 
     def sweep(self, env: str, *, quiet_since_ms: int) -> Sweep:
-        """Raises ArenaError when the folder cannot be read."""
-        found, present, game = [], set(), game_of(env)
-        try:
-            for folder in sorted({path.parent for file in game.files for path in self.folder.glob(f"*/*/{file}")}):
-                repo = "/".join(folder.parts[-2:])
-                if not _is_repo_id(repo):
-                    continue  # hidden folders and the like: nobody asked for them to play
+        """Raises ArenaError when there is no such folder."""
+        if not self.folder.is_dir():
+            raise ArenaError(f"{self.folder}: no folder is there; models that came from it play on. Check --pool")
+        found, present = [], set()
+        for repo, folder in find_repositories(self.folder).items():
+            fault = ""
+            try:
+                states = _plain_files(folder, game_of(env))
+                if states:
+                    present.add(repo)
+                    entry = self._entry(env, repo, folder, states, quiet_since_ms)
+                    found += [entry] if entry else []
+            except OSError as error:  # tried again: whoever played from there plays on
                 present.add(repo)
-                paths = {behavior: path for file, behavior in game.files.items() if (path := folder / file).exists()}
-                sizes = {behavior: path.stat().st_size for behavior, path in paths.items()}
-                modified_ms = max(path.stat().st_mtime_ns for path in paths.values()) // 1_000_000
-                if modified_ms > quiet_since_ms:
-                    continue
-                files = {
-                    behavior: self._store(path) if sizes[behavior] <= arena_rules(game.pictures).max_bytes else None
-                    for behavior, path in paths.items()
-                }
-                # No commits here: a revision is named by its bytes, and a file that is too large by its size.
-                revision = digest_of({b: sha256 or _digest(f"{repo} {sizes[b]}") for b, sha256 in files.items()})
-                found.append(_entry(env, repo, revision[:40], files, modified_ms))
-        except OSError as error:
-            raise ArenaError(f"{self.folder}: cannot be read ({error.strerror}); check the folder of --pool") from error
+                fault = f"{error.filename or folder}: {error.strerror}; it is passed over until that is mended"
+            if fault and fault != self._faults.get((env, repo)):
+                logger.warning("%s", fault)
+            self._faults[env, repo] = fault
         return Sweep("folder", env, tuple(found), frozenset(present))
 
-    def _store(self, path: Path) -> str:
-        stat = path.stat()
-        stamp = (stat.st_mtime_ns, stat.st_size)
+    def _entry(
+        self, env: str, repo: str, folder: Path, states: Mapping[str, os.stat_result], quiet_since_ms: int
+    ) -> Entry | None:
+        """states: of its files, by name. None while it is still being copied."""
+        modified_ms = max(state.st_mtime_ns for state in states.values()) // 1_000_000
+        if modified_ms > quiet_since_ms:
+            return None
+        game = game_of(env)
+        most = arena_rules(game.pictures).max_bytes
+        files = {game.files[name]: self._store(folder / name, state, most) for name, state in states.items()}
+        # No commits here: a revision is named by its bytes, and a file that is too large by its size.
+        sizes = {game.files[name]: state.st_size for name, state in states.items()}
+        revision = digest_of({b: sha256 or _digest(f"{repo} {sizes[b]}") for b, sha256 in files.items()})
+        return _entry(env, repo, revision[:40], files, modified_ms)
+
+    def _store(self, path: Path, state: os.stat_result, most: int) -> str | None:
+        """SHA-256 of the file's bytes, which are among the blobs then; None of more than `most`."""
+        if state.st_size > most:
+            return None
+        stamp = (state.st_mtime_ns, state.st_size)
         known = self._known.get(path)
         if known is None or known[0] != stamp or not self._blobs.has(known[1]):
-            known = (stamp, self._blobs.put(path.read_bytes()).sha256)
-            self._known[path] = known
+            data = _read_plain(path, most + 1)
+            if len(data) > most:
+                return None
+            known = self._known[path] = (stamp, self._blobs.put(data).sha256)
         return known[1]
+
+
+def _plain_files(folder: Path, game: ArenaGame) -> dict[str, os.stat_result]:
+    """A game's files that are in a repository's folder. Raises OSError for what has such a name and is no file."""
+    states = {}
+    for name in game.files:
+        try:
+            states[name] = (folder / name).lstat()
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISREG(states[name].st_mode):
+            raise OSError(errno.EINVAL, "no plain file (a link, a folder or a device)", str(folder / name))
+    return states
+
+
+def _read_plain(path: Path, most: int) -> bytes:
+    """At most so many bytes of a file. Raises OSError for what has become anything else since it was looked at."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "no plain file (a link, a folder or a device)", str(path))
+        return file.read(most)
 
 
 class HuggingFace:

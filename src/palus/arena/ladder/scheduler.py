@@ -60,7 +60,7 @@ SEED_BITS = 53
 @dataclass
 class PeriodicSweep:
     """A source of models. sweep: looks at it for an env. every_s: how often, or as rarely as `SWEEP_SHARE` allows.
-    due_s: when next, on the scheduler's clock.
+    due_s: when next, on the scheduler's clock. complaint: of the last look that failed, which is logged once.
 
     for_all: also asked for models of games that this arena does not play, so that their authors learn why they wait.
     """
@@ -69,6 +69,7 @@ class PeriodicSweep:
     every_s: float
     due_s: float = 0.0
     for_all: bool = False
+    complaint: str = ""
 
 
 def run_sweep(store: Store, periodic: PeriodicSweep, settings: ArenaSettings) -> None:
@@ -81,8 +82,11 @@ def run_sweep(store: Store, periodic: PeriodicSweep, settings: ArenaSettings) ->
         try:
             sweep = periodic.sweep(env)
         except ArenaError as error:
-            logger.warning("%s", error)
+            if str(error) != periodic.complaint:
+                logger.warning("%s", error)
+            periodic.complaint = str(error)
             continue
+        periodic.complaint = ""
         params = settings.params_of(env)
         with store.read() as connection:
             news = entries.news(connection, sweep, params)
