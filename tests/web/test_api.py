@@ -14,6 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 from postgres import postgres_server, postgres_url  # noqa: F401
 from sqlalchemy import delete, event, insert, select, update
+from sqlalchemy.exc import OperationalError
 from synthetic_arena import ENV, SyntheticArena, sha_of
 from web_server import serving
 
@@ -492,6 +493,30 @@ def test_an_open_page_hears_of_matches_and_of_those_it_missed(store: Store, aren
         arena.add_entry("new/model", state="pending")
         entry = next_event(lines)
         assert (entry["type"], entry["repo"], entry["state"]) == ("entry", "new/model", "pending")
+
+
+def test_an_open_page_hears_of_matches_after_the_database_was_away(
+    store: Store, arena: SyntheticArena, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = threading.Semaphore(0)
+
+    def away(connection: object) -> None:
+        asked.release()
+        raise OperationalError("SELECT", {}, Exception("the server is restarted"))
+
+    with (
+        serving(make_app(store, limits=AT_ONCE)) as address,
+        httpx.stream("GET", f"{address}/api/arena/events", headers={"Last-Event-ID": "23"}, timeout=60) as stream,
+    ):
+        lines = stream.iter_lines()
+        assert next_event(lines)["match"]["seq"] == 24
+        with monkeypatch.context() as broken:
+            broken.setattr("palus.web.api.view.read_version", away)
+            assert asked.acquire(timeout=60) and asked.acquire(timeout=60)
+        threading.Thread(target=arena.play, args=("ada/one", "cy/three", "win1", "draw")).start()
+        assert next_event(lines)["match"]["seq"] == 25
+    told = [record.getMessage() for record in caplog.records if "open pages wait for news" in record.getMessage()]
+    assert len(told) == 1 and "the server is restarted" in told[0]
 
 
 def test_more_listeners_than_allowed_are_sent_away(store: Store, arena: SyntheticArena) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 from typing import Literal
 
@@ -21,6 +22,8 @@ from palus.web.api.summaries import MatchSummary, match_summary
 from palus.web.api.view import View
 from palus.web.security import fault
 from palus.web.shapes import Shape
+
+_log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 15.0
 """A comment after so much silence, so that no proxy takes the connection for dead."""
@@ -88,10 +91,19 @@ class Events:
             self._listeners.pop(queue, None)
 
     async def _watch(self, view: View) -> None:
-        """Tell listeners what changes, until there are none."""
+        """Tell listeners what changes, until there are none. A store that does not answer is asked again: their
+        streams stay open, and they would never hear that nobody looks any more."""
+        away = False
         while self._listeners:
             await asyncio.sleep(self._poll_s)
-            newer = await self._answers.view()
+            try:
+                newer = await self._answers.view()
+            except Exception as error:
+                if not away:
+                    _log.error("open pages wait for news: %s", error)
+                away = True
+                continue
+            away = False
             if newer.version != view.version:
                 for event in changes(view, newer):
                     self._tell(_message(event))

@@ -8,14 +8,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from arena_records import read_log
 from small_run import policy_model
-from sqlalchemy import event, select
+from sqlalchemy import event, select, text
 
 from palus.arena.jobs.reports import Report, ValidationReport, to_json
 from palus.arena.jobs.worker import Lease, describe_here, play_order, work
@@ -26,10 +27,11 @@ from palus.arena.ladder.inbox import accept, link
 from palus.arena.ladder.log import check_chain
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.ladder.workers import StoreSource
+from palus.arena.ladder.workers import OwnSource, StoreSource, instructions
 from palus.arena.locked.unit import Unit, UnitReport
+from palus.errors import UnreachableError
 from palus.store import Store, open_store
-from palus.store.tables import jobs, metadata
+from palus.store.tables import jobs, metadata, workers
 
 SETTINGS = ArenaSettings()
 
@@ -209,3 +211,50 @@ def test_a_process_killed_on_the_way_of_a_report_leaves_it_to_be_played_or_linke
         assert check_chain(connection) == 2
         assert [row.result for row in read_log(connection)] == [game.result.result for game in report.matches]
     store.close()
+
+
+def rename(store: Store, table: str, to: str) -> None:
+    with store.write() as connection:
+        connection.execute(text(f"ALTER TABLE {table} RENAME TO {to}"))
+
+
+@pytest.mark.parametrize("way", ["take", "renew", "finish", "give_back"])
+def test_a_database_that_is_away_is_out_of_reach_for_now(tmp_path: Path, way: str) -> None:
+    store = open_store(tmp_path)
+    source = OwnSource(store, "local-1-0", SETTINGS, describe_here())
+    rename(store, "jobs", "away")
+    lease = Lease(1, "validate", {}, "secret", 1)
+    ways: dict[str, Callable[[], object]] = {
+        "take": source.take,
+        "renew": lambda: source.renew([lease]),
+        "finish": lambda: source.finish([(lease, ValidationReport(None, {}, None))]),
+        "give_back": lambda: source.give_back(lease, "tired"),
+    }
+    with pytest.raises(UnreachableError, match=r"the arena's store does not answer: .*jobs"):
+        ways[way]()
+    store.close()
+
+
+def test_a_worker_of_the_arena_lives_on_while_the_database_is_away(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    rename(store, "jobs", "away")
+    command = [sys.executable, "-m", "palus.arena.ladder.workers"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe) as worker:
+        assert worker.stdin is not None and worker.stderr is not None
+        worker.stdin.write(instructions(tmp_path, None, "local-1-0", SETTINGS))
+        worker.stdin.flush()
+        assert any(b"does not answer" in line and b"trying again" in line for line in worker.stderr)
+        rename(store, "away", "jobs")
+        limit = time.monotonic() + 60
+        while not known_workers(store) and time.monotonic() < limit:
+            time.sleep(0.05)
+        assert known_workers(store) == ["local-1-0"]
+        worker.stdin.close()
+        assert worker.wait(60) == 0
+    store.close()
+
+
+def known_workers(store: Store) -> list[str]:
+    with store.read() as connection:
+        return list(connection.scalars(select(workers.c.name)))

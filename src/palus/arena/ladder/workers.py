@@ -12,12 +12,15 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as QueueTimeoutError
 
 from palus.arena.jobs.worker import IDLE_S, Done, Lease, describe_here, wait_for_end, work
 from palus.arena.ladder import queue
@@ -25,7 +28,7 @@ from palus.arena.ladder.audit import suspension
 from palus.arena.ladder.inbox import accept
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.games import DEFAULT_GAME, GAMES, env_build
-from palus.errors import ArenaError, StorageError
+from palus.errors import ArenaError, StorageError, UnreachableError
 from palus.store import Store, open_store
 from palus.store.engine import now_ms
 from palus.store.tables import jobs, workers
@@ -141,6 +144,39 @@ class StoreSource:
             queue.give_back(connection, lease.job_id, lease.secret, fault, max_attempts=attempts, now_ms=now_ms())
 
 
+class OwnSource(StoreSource):
+    """The same for a process that plays beside the store: while its database does not answer, or the disk is full, it
+    keeps its leases and reports and tries again."""
+
+    def take(self, count: int = 1) -> list[Lease]:
+        """As there. Raises UnreachableError."""
+        with _reaching():
+            return super().take(count)
+
+    def renew(self, leases: Sequence[Lease]) -> None:
+        """As there. Raises UnreachableError."""
+        with _reaching():
+            super().renew(leases)
+
+    def finish(self, done: Sequence[Done]) -> set[int]:
+        """As there. Raises UnreachableError."""
+        with _reaching():
+            return super().finish(done)
+
+    def give_back(self, lease: Lease, fault: str) -> None:
+        """As there. Raises UnreachableError."""
+        with _reaching():
+            super().give_back(lease, fault)
+
+
+@contextmanager
+def _reaching() -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, InterfaceError, QueueTimeoutError, StorageError, OSError) as error:
+        raise UnreachableError(f"the arena's store does not answer: {str(error).splitlines()[0]}") from error
+
+
 def instructions(folder: Path, url: str | None, name: str, settings: ArenaSettings) -> bytes:
     """The line that the process reads."""
     told = {"folder": str(folder), "url": url, "name": name, "settings": settings.to_json()}
@@ -162,7 +198,7 @@ def main() -> None:
     stop = threading.Event()
     threading.Thread(target=wait_for_end, args=(stop,), daemon=True).start()
     try:
-        work(StoreSource(store, name, settings, describe_here()), stop)
+        work(OwnSource(store, name, settings, describe_here()), stop)
     finally:
         store.close()
 
