@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from palus.types import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
@@ -32,6 +33,15 @@ def test_images_are_three_dimensional() -> None:
     assert not ObservationSpec("measurements", (23,)).is_image
 
 
+def test_numbers_of_a_games_library_become_pythons_own() -> None:
+    """Of them an exported file is written, which takes no 1 for 1.0 and no numpy."""
+    box, turn = Continuous(np.int64(2), -1, np.float32(1)), Discrete(np.int64(3), 0, np.int64(1))
+    image = ObservationSpec("obs", (np.int32(3), np.int64(8), 8))
+    numbers = [box.size, box.low, box.high, turn.choices, turn.low, turn.high, *image.shape]
+    assert numbers == [2, -1.0, 1.0, 3, 0.0, 1.0, 3, 8, 8]
+    assert [type(n) for n in numbers] == [int, float, float, int, float, float, int, int, int]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -41,6 +51,9 @@ def test_images_are_three_dimensional() -> None:
         (lambda: ObservationSpec("obs", (9,), rays=9), "as many numbers of each ray, 2 or more"),
         (lambda: ObservationSpec("obs", (9,), rays=-3), "as many numbers of each ray, 2 or more"),
         (lambda: ObservationSpec("obs", (3, 3), rays=3), "as many numbers of each ray, 2 or more"),
+        (lambda: ObservationSpec("obs", (2.0,)), "obs: a size is 2.0; expected a whole number"),
+        (lambda: Discrete(2.5), "choices is 2.5; expected a whole number"),
+        (lambda: Continuous(1.0), "size is 1.0; expected a whole number"),
         (lambda: Discrete(0), "expected 1 or more"),
         (lambda: Discrete(3, -1.0), "needs low, high"),
         (lambda: Continuous(1, 2.0, 1.0), "expected a box"),

@@ -7,11 +7,12 @@ L numbers that describe a distribution of actions, M choices that a mask speaks 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, Literal
+from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,19 @@ MEMBERS = 1 << 24
 """MEMBERS + n, a frozen id too, is the league's member n: a scripted player, or a file that came with the run."""
 
 
+def _make_plain(spec: object, **values: object) -> None:
+    """Python's own numbers in the place of another library's, or of `1` for `1.0`: files are written of them."""
+    for name, value in values.items():
+        object.__setattr__(spec, name, value)
+
+
+def _whole(what: str, number: SupportsIndex) -> int:
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise ValueError(f"{what} is {number!r}; expected a whole number") from None
+
+
 @dataclass(frozen=True)
 class ObservationSpec:
     """One named observation of an agent.
@@ -60,6 +74,7 @@ class ObservationSpec:
     rays: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
+        _make_plain(self, shape=tuple(_whole(f"observation {self.name}: a size", n) for n in self.shape))
         if len(self.shape) not in (1, 2, 3) or min(self.shape, default=0) < 1:
             raise ValueError(
                 f"observation {self.name}: shape {self.shape}; expected (size,) or (channels, height, width), or "
@@ -101,6 +116,8 @@ class Discrete:
     high: float | None = None
 
     def __post_init__(self) -> None:
+        _make_plain(self, choices=_whole("a discrete action's choices", self.choices))
+        _make_plain(self, **{end: float(v) for end in ("low", "high") if (v := getattr(self, end)) is not None})
         if self.choices < 1:
             raise ValueError(f"discrete action with {self.choices} choices; expected 1 or more")
         if (self.low is None) != (self.high is None) or (self.low is not None and self.choices < 2):
@@ -135,6 +152,8 @@ class Continuous:
     high: float = math.inf
 
     def __post_init__(self) -> None:
+        _make_plain(self, size=_whole("a continuous action's size", self.size))
+        _make_plain(self, low=float(self.low), high=float(self.high))
         if self.size < 1 or not self.low < self.high:
             raise ValueError(f"continuous action of size {self.size} in [{self.low}, {self.high}]; expected a box")
 
