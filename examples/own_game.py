@@ -1,6 +1,6 @@
 """A game of your own: walk along a line of cells to the goal.
 
-From this folder: PYTHONPATH=. palus train debug palus.env=own_game:Line
+From this folder: PYTHONPATH=. palus train line.yaml --trust own_game
 """
 
 import numpy as np

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from palus.config import load_run
 from palus.envs.check_game import check_game
 from palus.envs.game import GameStep
 from palus.errors import EnvError
+from palus.train import train
+from palus.trust import Trust
 from palus.types import MASKS, ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_game.py"
@@ -35,6 +39,14 @@ def test_the_documented_game_is_won_by_walking_right():
     while not (steps and steps[-1].over):
         steps.append(game.step(np.ones((1, 1), np.float32)))
     assert steps[-1].reward[0] == 1 and steps[-1].terminated[0] and len(steps) <= 2
+
+
+def test_the_documented_game_is_learned_as_it_says(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(EXAMPLE.parent))
+    run = load_run(EXAMPLE.with_name("line.yaml"), [f"checkpoint_settings.results_dir={tmp_path}"])
+    train(run, trust=Trust.of(["own_game"]))
+    last = (tmp_path / "line/run_logs/progress.jsonl").read_text().splitlines()[-2]
+    assert json.loads(last)["values"]["Environment/Cumulative Reward"] > 0.99
 
 
 class Faulty:
