@@ -10,6 +10,7 @@ import pytest
 from palus.config import RunFile, load_run, preset_names
 from palus.config.environment import UniformSampler
 from palus.config.trainer import OnPolicyBehavior, PocaBehavior, PpoBehavior, SacBehavior
+from palus.errors import ConfigError
 
 DATA = Path(__file__).parent / "data"
 
@@ -178,6 +179,26 @@ def test_reward_signals_without_extrinsic_drop_the_games_reward(load) -> None:
     assert behavior.reward_signals.extrinsic is None
     assert behavior.extrinsic.strength == 0.0
     assert behavior.reward_signals.rnd is not None and behavior.reward_signals.rnd.learning_rate == 1e-4
+
+
+def test_an_empty_reward_signal_is_a_slip_unless_it_switches_one_off(load) -> None:
+    """YAML reads `extrinsic:` as null, which once meant off: the game's own reward was left out."""
+    with pytest.raises(ConfigError) as caught:
+        load("""
+            default_settings: {reward_signals: {curiosity: }}
+            behaviors: {SoccerTwos: {trainer_type: ppo, reward_signals: {extrinsic: , rnd: {}}}}
+        """)
+    assert [sentence.partition(", ")[2] for sentence in caught.value.faults] == [
+        "default_settings.reward_signals.curiosity: empty; write `curiosity: {}` for its defaults, or leave it out",
+        "behaviors.SoccerTwos.reward_signals.extrinsic: empty; write `extrinsic: {}` for its defaults, or leave it out",
+    ]
+    below = load("""
+        default_settings: {reward_signals: {extrinsic: {}, rnd: {}}}
+        behaviors: {SoccerTwos: {trainer_type: ppo, reward_signals: {rnd: null}}}
+    """)
+    assert below.behaviors["SoccerTwos"].reward_signals.rnd is None
+    off = ["behaviors.SoccerTwos.reward_signals={extrinsic: null, rnd: {}}"]
+    assert load_run("soccertwos-ppo", off).behaviors["SoccerTwos"].reward_signals.extrinsic is None
 
 
 def test_old_keys_are_translated_or_ignored_with_a_warning(load, caplog: pytest.LogCaptureFixture) -> None:

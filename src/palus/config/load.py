@@ -51,7 +51,9 @@ def load_run(
         file = shlex.quote(text.label if isinstance(source, Source) else str(source))
         command = f"palus migrate {file} --output NEW.yaml"
         raise ConfigError([f"{text.label}: in the format of ML-Agents {versions}; translate it first: {command}"])
+    empty = empty_signals(tree)
     tree, overridden, faults = apply_overrides(tree, overrides)
+    faults += empty
     tree, misspelt = spell_sections(tree)
     tree, warnings = retire_old_keys(tree)
     run, more = _resolve(tree)
@@ -136,6 +138,26 @@ def _fill_behaviors(tree: Tree) -> tuple[Tree, list[Fault]]:
     if not behaviors and written is None:
         faults.append(Fault(("behaviors",), "there is nothing to train; add a behavior, for example SoccerTwos"))
     return tree, faults
+
+
+def empty_signals(tree: Tree) -> list[Fault]:
+    """Reward signals that a file names and leaves empty, where there is nothing that this could switch off: YAML reads
+    `extrinsic:` as null, and `extrinsic: {}` was meant."""
+    behaviors, below = tree.get("behaviors"), _signals(tree.get("default_settings"))
+    empty: list[KeyPath] = [("default_settings", "reward_signals", name) for name in below if below[name] is None]
+    for behavior, settings in behaviors.items() if isinstance(behaviors, dict) else ():
+        signals = _signals(settings).items()
+        empty += [
+            ("behaviors", behavior, "reward_signals", name)
+            for name, signal in signals
+            if signal is None and below.get(name) is None
+        ]
+    return [Fault(path, f"empty; write `{path[-1]}: {{}}` for its defaults, or leave it out") for path in empty]
+
+
+def _signals(behavior: object) -> Tree:
+    signals = behavior.get("reward_signals") if isinstance(behavior, dict) else None
+    return signals if isinstance(signals, dict) else {}
 
 
 def spell_sections(tree: Tree) -> tuple[Tree, list[Fault]]:
