@@ -287,6 +287,9 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
         return TrainingResult(parts.folder.root / f"{name}.onnx", parts.step, parts.wall_seconds, False)
     if pressed:
         parts.report.tell("Learning was interrupted. Please wait while the graph is generated.")
+        if parts.baselines.opponents:  # they are played for seconds, and who has pressed may press again, or kill
+            parts.save(())
+            parts.report.tell("Saved. The last test matches are played; Ctrl-C again leaves them out.")
     if ranks.rank == 0:
         parts.enter(parts.baselines.evaluate(parts.step))
     model = parts.save()

@@ -240,6 +240,18 @@ def test_ctrl_c_saves_and_exports(tmp_path):
     assert (tmp_path / "debug" / "SoccerTwos.onnx").is_file()
 
 
+def test_who_presses_ctrl_c_again_while_the_last_test_matches_are_played_loses_nothing(tmp_path, monkeypatch):
+    def pressed_again(self, step):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("palus.run.baselines.Baselines.evaluate", pressed_again)
+    run = load_run("debug", [f"checkpoint_settings.results_dir={tmp_path}", "palus.baseline_interval=1000000"])
+    with pytest.raises(KeyboardInterrupt):
+        train(run, on_start=lambda parts: signal.raise_signal(signal.SIGINT))
+    assert state_of(tmp_path / "debug")["learners"][0][0] > 0
+    assert (tmp_path / "debug" / "SoccerTwos.onnx").is_file()
+
+
 def test_a_terminal_that_closes_costs_nothing(tmp_path):
     checkpoint = tmp_path / "debug" / "SoccerTwos" / "checkpoint.pt"
     process, terminal = pty.fork()
