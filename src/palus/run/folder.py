@@ -25,7 +25,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -219,9 +219,11 @@ class RunFolder:
         return {name: path for name, path in files.items() if not grows.fullmatch(name)}
 
     def clear(self) -> None:
-        """Remove what palus wrote for a former run of this id and make the folder. Raises StorageError."""
+        """Remove what palus wrote for a former run of this id and make the folder. Raises StorageError, CheckpointError
+        when one has begun in it meanwhile."""
         try:
-            self._own.remove_all()
+            with self.held() if self.root.is_dir() else nullcontext():
+                self._own.remove_all()
             self._make()
         except OSError as error:
             raise StorageError(
