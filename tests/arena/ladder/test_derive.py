@@ -112,6 +112,16 @@ def test_refreshing_as_the_log_grows_and_recomputing_end_in_the_same_bytes(tmp_p
     assert dump(store) == grown
 
 
+def test_recomputing_fills_the_tables_of_games_that_are_not_played_any_more(tmp_path: Path) -> None:
+    records = season(FOUR, units=5, seed=2)
+    store = make_store(tmp_path, list(FOUR), [replace(r, env="StrikersVsGoalie") for r in records[:24]] + records[24:])
+    Refresher(store, replace(SETTINGS, envs=(ENV, "StrikersVsGoalie"))).refresh()
+    grown = dump(store)
+    assert {row["env"] for row in published(store)} == {ENV, "StrikersVsGoalie"}
+    Refresher(store, SETTINGS).recompute()
+    assert dump(store) == grown
+
+
 @pytest.mark.parametrize("change", [{"result": "void"}, {"rated": False}])
 def test_a_pair_without_a_verdict_that_is_struck_out_leaves_the_same_bytes(
     tmp_path: Path, change: dict[str, Any]

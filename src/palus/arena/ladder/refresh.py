@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, delete, insert, select, update
@@ -67,23 +68,29 @@ class Refresher:
 
     def refresh(self) -> list[str]:
         """Take in what is new. Returns the envs whose published ratings changed."""
-        changed = [env for env in self._settings.envs if self._refresh_env(env)]
+        return self._refresh(self._settings.envs)
+
+    def _refresh(self, envs: Iterable[str]) -> list[str]:
+        changed = [env for env in envs if self._refresh_env(env)]
         for _ in range(_STATS_PER_REFRESH // _STATS_PER_TRANSACTION):
             if not self._read_some_replays():
                 break
         return changed
 
     def recompute(self) -> None:
-        """Empty every derived table and fill it again."""
+        """Empty every derived table and fill it again, with the games of the log that are not played any more too."""
+        with self._store.read() as connection:
+            logged = set(connection.scalars(select(matches.c.env).distinct()))
         with self._store.write() as connection:
             for table in DERIVED:
                 connection.execute(delete(table))
         self._memory.clear()
         self._stats_seq = 0
-        self.refresh()
+        envs = (*self._settings.envs, *sorted(logged.difference(self._settings.envs)))
+        self._refresh(envs)
         while self._read_some_replays():
             pass
-        self.refresh()  # without what these showed to be false
+        self._refresh(envs)  # without what these showed to be false
 
     def _refresh_env(self, env: str) -> bool:
         """What is known is put back at the end: where something stops half-way it is read again, the store did not."""
