@@ -10,13 +10,16 @@ from sqlalchemy import delete, select
 from typer.testing import CliRunner
 
 from palus.arena.jobs.worker import describe_here, work
+from palus.arena.ladder.charge import Charge
 from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.log import check_head
+from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource
 from palus.cli import app
 from palus.store import open_store
+from palus.store.derived import play_stats
 from palus.store.tables import annulments, matches
 
 
@@ -53,6 +56,23 @@ def test_a_log_without_a_match_is_no_pass(tmp_path: Path) -> None:
     open_store(tmp_path).close()
     code, said = run("audit", "--data", tmp_path)
     assert code == 2 and "holds no match yet" in said
+
+
+def test_recompute_beside_a_running_arena_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    play(tmp_path)
+    store = open_store(tmp_path)
+    Refresher(store, ArenaSettings()).refresh()
+    in_charge = Charge(store)
+    assert in_charge.take()
+    code, said = run("recompute", "--data", tmp_path)
+    assert code == 2 and "stop it first" in said and "Traceback" not in said
+    with store.read() as connection:
+        assert len(connection.execute(select(play_stats)).all()) == 2
+    in_charge.release()
+    assert run("recompute", "--data", tmp_path)[0] == 0
+    assert in_charge.take(), "it lets the next one be in charge"
+    in_charge.release()
+    store.close()
 
 
 def test_an_audit_says_what_it_checked_and_compares_a_head_that_was_noted(tmp_path: Path) -> None:

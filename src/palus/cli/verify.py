@@ -31,7 +31,7 @@ Examples:
   # take results from them again
   palus audit --reinstate lab/pc
 
-  # empty every derived table and compute it again from the log
+  # empty every derived table and compute it again from the log, while the arena is stopped
   palus recompute
 """
 
@@ -108,7 +108,10 @@ def audit(
 
 
 def recompute(data: DataOption = DEFAULT_DATA, database: DatabaseOption = None) -> None:
-    """Empty every derived table and compute it again from the log, the entries and the replays."""
+    """Empty every derived table and compute it again from the log, the entries and the replays.
+
+    The arena has to be stopped: what it knows of the log would be out of date.
+    """
     from palus.arena.ladder.refresh import Refresher
     from palus.arena.ladder.settings import settings_of
 

@@ -15,6 +15,7 @@ from arena_records import record, season, sha, side
 from sqlalchemy import insert, select, text, update
 
 from histories import arrange, variance_of_gaps
+from palus.arena.ladder import refresh
 from palus.arena.ladder.derive import variance_of_gap
 from palus.arena.ladder.discovery import Entry, Sweep
 from palus.arena.ladder.entries import decide, take_in
@@ -109,6 +110,21 @@ def test_refreshing_as_the_log_grows_and_recomputing_end_in_the_same_bytes(tmp_p
     assert dump(store) == grown
     restarted = Refresher(store, SETTINGS)
     restarted.refresh()
+    assert dump(store) == grown
+
+
+def test_ratings_that_cannot_be_computed_again_cost_no_play_statistics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_store(tmp_path, list(FOUR), with_replays(season(FOUR, units=2, seed=2), tmp_path))
+    Refresher(store, SETTINGS).refresh()
+    grown = dump(store)
+    monkeypatch.setattr(refresh, "fit_games", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        Refresher(store, SETTINGS).recompute()
+    assert len(published(store, play_stats)) == 5
+    monkeypatch.undo()
+    Refresher(store, SETTINGS).recompute()
     assert dump(store) == grown
 
 

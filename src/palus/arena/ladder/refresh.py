@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, Table, delete, insert, select, update
 
 from palus.arena.ladder.audit import look_again, strike_out
+from palus.arena.ladder.charge import Charge
 from palus.arena.ladder.derive import (
     Interval,
     field_row,
@@ -68,29 +68,48 @@ class Refresher:
 
     def refresh(self) -> list[str]:
         """Take in what is new. Returns the envs whose published ratings changed."""
-        return self._refresh(self._settings.envs)
-
-    def _refresh(self, envs: Iterable[str]) -> list[str]:
-        changed = [env for env in envs if self._refresh_env(env)]
+        changed = [env for env in self._settings.envs if self._refresh_env(env)]
         for _ in range(_STATS_PER_REFRESH // _STATS_PER_TRANSACTION):
             if not self._read_some_replays():
                 break
         return changed
 
     def recompute(self) -> None:
-        """Empty every derived table and fill it again, with the games of the log that are not played any more too."""
+        """Empty every derived table and fill it again, with the games of the log that are not played any more too.
+
+        Raises ArenaError, and changes nothing, when an arena is in charge of the store. None can be until this ends.
+        """
+        charge = Charge(self._store)
+        if not charge.take():
+            raise ArenaError(
+                f"{self._store.folder}: an arena runs on this data folder, or on its database, or another recompute "
+                "does; stop it first"
+            )
+        try:
+            self._fill_anew()
+        finally:
+            charge.release()
+
+    def _fill_anew(self) -> None:
+        """Statistics are emptied last, just before they are filled: ratings that cannot be made cost none of them."""
         with self._store.read() as connection:
             logged = set(connection.scalars(select(matches.c.env).distinct()))
-        with self._store.write() as connection:
-            for table in DERIVED:
-                connection.execute(delete(table))
-        self._memory.clear()
-        self._stats_seq = 0
         envs = (*self._settings.envs, *sorted(logged.difference(self._settings.envs)))
-        self._refresh(envs)
+        self._empty(*(table for table in DERIVED if table is not play_stats))
+        self._memory.clear()
+        for env in envs:
+            self._refresh_env(env)
+        self._empty(play_stats)
+        self._stats_seq = 0
         while self._read_some_replays():
             pass
-        self._refresh(envs)  # without what these showed to be false
+        for env in envs:  # without what these showed to be false
+            self._refresh_env(env)
+
+    def _empty(self, *tables: Table) -> None:
+        with self._store.write() as connection:
+            for table in tables:
+                connection.execute(delete(table))
 
     def _refresh_env(self, env: str) -> bool:
         """What is known is put back at the end: where something stops half-way it is read again, the store did not."""

@@ -115,8 +115,8 @@ class ArenaService:
         self._take_charge()
         if not self._in_charge and not self._waits:
             raise ArenaError(
-                f"{self._store.folder}: an arena runs on this data folder already, or on its database; use that one, "
-                "stop it, or add to it with --role web"
+                f"{self._store.folder}: an arena runs on this data folder already, or on its database, or is computed "
+                "again by `palus recompute`; use that one, stop it, or add to it with --role web"
             )
         if not self._in_charge:
             logger.warning("another scheduler is in charge of this arena; this one takes its place when it ends")
