@@ -35,7 +35,7 @@ def test_no_request_makes_the_server_fail(tmp_path: Path) -> None:
     many = 10**9
     app = make_app(
         store,
-        hub_limits=HubLimits(requests_per_s=many, request_burst=many),
+        hub_limits=HubLimits(requests_per_s=many, request_burst=many, listings_per_s=many, listing_burst=many),
         limits=WebLimits(
             requests_per_s=many,
             request_burst=many,

@@ -20,17 +20,19 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, exc, insert
 from synthetic_arena import SyntheticArena
 from web_server import serving
 
 from palus.arena.ladder.settings import ArenaSettings
 from palus.hub import repos
 from palus.hub.accounts import create_account, issue_token
+from palus.hub.commits import File, Message, write_commit
 from palus.hub.limits import Buckets, HubLimits, client_of, show_bytes
 from palus.hub.repos import create_repo
-from palus.hub.server import manage
+from palus.hub.server import listing, manage
 from palus.store import Store, open_store
+from palus.store.tables import blobs
 from palus.web import events, exports
 from palus.web.api import answers, router
 from palus.web.api.answers import Answers
@@ -468,6 +470,68 @@ def test_comparisons_are_metered_on_their_own(store: Store) -> None:
         paths = [f"/api/arena/compare/SoccerTwos/ada/one/bob/m{number}" for number in range(3)]
         assert [ask(address, path).status_code for path in paths] == [404, 404, 429]
         assert ask(address).status_code == 200
+
+
+def test_lists_of_repositories_are_metered_on_their_own_and_made_a_few_at_a_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once, most = 0, 0
+    lock, look = threading.Lock(), repos.list_repos
+
+    def watched(*what: Any, **more: Any) -> Any:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        time.sleep(0.05)
+        with lock:
+            at_once -= 1
+        return look(*what, **more)
+
+    monkeypatch.setattr(repos, "list_repos", watched)
+    limits = HubLimits(listings_per_s=0.001, listing_burst=10)
+    with arena(store, hub_limits=limits) as address, ThreadPoolExecutor(12) as crowd:
+        answers = [crowd.submit(ask, address, f"/api/{kind}?full=true") for kind in ("models", "datasets") * 6]
+        assert sorted(answer.result().status_code for answer in answers) == [200] * 10 + [429] * 2
+        assert ask(address, "/api/models/ada/one").status_code == 401, "one repository is no list"
+    assert most == 2
+
+
+def test_a_list_of_repositories_ends_a_page_where_it_is_full_and_goes_on_with_the_next(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blob = store.blobs.put(b"x")
+    with store.write() as connection:
+        row = {"sha256": blob.sha256, "size": blob.size, "git_sha1": blob.git_sha1}
+        connection.execute(insert(blobs).values(**row, created_ms=1, pinned=True))
+        account = create_account(connection, "ada")
+        for number in range(4):
+            made = create_repo(connection, "model", account, f"m{number}", False, HubLimits())
+            files = [File(f"{'a' * 100}{file}", blob.sha256, 1, False, blob.git_sha1) for file in range(50)]
+            write_commit(connection, made.id, made.name, made.head, Message("m"), "ada", files)
+    path, pages = "/api/models?full=true&limit=4", list[list[str]]()
+    with arena(store) as address:
+        whole = ask(address, path)
+        monkeypatch.setattr(listing, "MAX_PAGE_BYTES", len(whole.content) // 3)
+        while path:
+            answer = ask(address, path)
+            assert len(answer.content) < len(whole.content) * 0.6
+            pages.append(answer.json())
+            path = answer.links.get("next", {}).get("url", "").partition(":/")[2].partition("/api")[2]
+            path = path and f"/api{path}"
+    assert [len(page) for page in pages if page] == [2, 2]
+    assert [model for page in pages for model in page] == whole.json()
+    assert len(whole.json()[3]["siblings"]) == 50
+
+
+def test_who_finds_no_connection_free_is_told_to_come_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait_too_long(*_what: Any, **_more: Any) -> None:
+        raise exc.TimeoutError("QueuePool limit of size 5 overflow 10 reached")
+
+    monkeypatch.setattr(repos, "list_repos", wait_too_long)
+    with arena(store) as address:
+        refused = ask(address, "/api/models")
+    assert (refused.status_code, refused.json()["code"], refused.headers["Retry-After"]) == (503, "busy", "5")
 
 
 CLASSES = {of.__name__: of for of in (ConnectionLimits, HubLimits, WebLimits, RoomLimits)}

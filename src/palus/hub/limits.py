@@ -23,7 +23,8 @@ class HubLimits:
     the first, and a second more for so many bytes. repo_bytes, account_bytes: over all commits. day_bytes: new, per
     account and 24 hours. commits_per_day: per repository. requests_per_s, request_burst: of one token, or one address
     without a token. address_per_s, address_burst: of one address, whatever tokens it shows. bad_tokens_per_minute,
-    cards_per_minute: of one address. cards_at_once: checked for everybody.
+    cards_per_minute: of one address. cards_at_once: checked for everybody. listings_per_s, listing_burst: pages of
+    lists of repositories, of one address. listings_at_once: made for everybody.
     """
 
     file_bytes: int = 256 * MIB
@@ -45,6 +46,9 @@ class HubLimits:
     bad_tokens_per_minute: int = 30
     cards_per_minute: int = 60
     cards_at_once: int = 1
+    listings_per_s: float = 5.0
+    listing_burst: int = 200
+    listings_at_once: int = 2
 
 
 def show_bytes(count: int) -> str:

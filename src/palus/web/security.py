@@ -16,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import Field
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnectionError
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -117,6 +118,12 @@ def install_faults(app: FastAPI, site: Path) -> None:
         _log.error("%s %a: the database does not answer: %s", request.method, request.url.path[:200], error.orig)
         sentence = "The arena's database does not answer; try again in a moment."
         return answer(request, 503, ErrorAnswer(error=sentence, code="database_away"), {"Retry-After": "5"})
+
+    @app.exception_handler(NoConnectionError)
+    async def busy(request: Request, error: NoConnectionError) -> Response:
+        _log.error("%s %a: no connection to the database came free", request.method, request.url.path[:200])
+        sentence = "The arena is busy; try again in a moment."
+        return answer(request, 503, ErrorAnswer(error=sentence, code="busy"), {"Retry-After": "5"})
 
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:

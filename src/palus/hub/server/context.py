@@ -28,6 +28,7 @@ class Hub:
 
     def __init__(self, store: Store, limits: HubLimits) -> None:
         self.store, self.limits, self.incoming = store, limits, Incoming()
+        self.listing = asyncio.Semaphore(limits.listings_at_once)  # not in threads, which are everybody's
         self._committing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._secret = _shared_secret(store.folder / "upload.key")  # signs upload addresses
         self._requests = Buckets(limits.requests_per_s, limits.request_burst)

@@ -44,6 +44,7 @@ def hub_route_limits(limits: HubLimits) -> tuple[RouteLimit, ...]:
         RouteLimit("POST /api/validate-yaml", limits.json_bytes, limits.cards_per_minute / 60, limits.cards_per_minute),
         RouteLimit(rf"POST {kinds}/[^/]+/[^/]+/commit/", commit_body_bytes(limits.commit_bytes), *often),
         RouteLimit("PUT /api/lfs/", limits.lfs_bytes, *often),
+        RouteLimit(rf"\w+ {kinds}/?$", limits.json_bytes, limits.listings_per_s, limits.listing_burst),
         RouteLimit(rf"\w+ {kinds}|\w+ /api/(repos/|whoami)|\w+ .*(/resolve/|\.git/)", limits.json_bytes, *often),
     )
 

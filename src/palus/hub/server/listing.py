@@ -18,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 
 from palus.hub import repos
 from palus.hub.commits import MAIN, File, list_commits, list_files, resolve_revision
+from palus.hub.limits import MIB
 from palus.hub.refusals import EntryNotFoundError, InvalidInputError
 from palus.hub.server.context import Hub
 from palus.hub.server.route import HubRoute
@@ -42,6 +43,7 @@ def show_folders(files: Iterable[File]) -> dict[str, Json]:
 
 COMMITS_PER_PAGE = 50
 MAX_FULL_PAGE = 100
+MAX_PAGE_BYTES = 2 * MIB
 MAX_TAGS = 20
 _SORTS: dict[str, repos.Sort] = {
     **dict.fromkeys(("lastModified", "last_modified", "trendingScore", "trending_score", "likes"), "modified_ms"),
@@ -59,7 +61,7 @@ def make_listing_router(hub: Hub, kind: repos.Kind) -> APIRouter:
     router = APIRouter(prefix=f"/api/{kind}s", tags=["hub: listings"], route_class=HubRoute)
 
     @router.get("")
-    def index(
+    async def index(
         request: Request,
         filter: Words = None,
         author: Word = None,
@@ -68,26 +70,20 @@ def make_listing_router(hub: Hub, kind: repos.Kind) -> APIRouter:
         limit: Limit = repos.MAX_PAGE,
         cursor: Word = None,
         full: bool = False,
-    ) -> JSONResponse:
+    ) -> Response:
         """Repositories that have all the tags of `filter`; newest first, or by downloads. Pages by the Link header."""
-        caller = hub.identify(request)
         by, limit = _SORTS.get(sort or "", "modified_ms"), min(limit, MAX_FULL_PAGE if full else repos.MAX_PAGE)
         tags = tuple({tag: None for words in filter or () for tag in words.split(",") if tag})
         if len(tags) > MAX_TAGS:
             raise InvalidInputError(f"filter has {len(tags)} tags; at most {MAX_TAGS} are looked for, leave some out")
-        wanted: Json = {"tags": tags, "author": author, "search": search, "reader": caller, "sort": by, "limit": limit}
-        with hub.store.read() as connection:
-            found = repos.list_repos(connection, kind, **wanted, after=_read_cursor(cursor))
-            rows = [show_repo(repo) for repo in found]
-            if full:
-                for row, repo in zip(rows, found, strict=True):
-                    files = list_files(connection, repo.head)
-                    row |= {"cardData": repo.card, "siblings": [show_sibling(file, False) for file in files]}
+        wanted: Json = {"tags": tags, "author": author, "search": search, "sort": by, "limit": limit}
+        wanted["after"] = _read_cursor(cursor)
+        async with hub.listing:
+            rows, last = await run_in_threadpool(page, request, full, wanted)
         headers = {}
-        if len(found) == limit:
-            last = found[-1]
+        if last is not None:
             headers["Link"] = _next_link(request, {"cursor": f"{getattr(last, by)}.{last.id}"})
-        return JSONResponse(rows, headers=headers)
+        return Response(b"[" + b",".join(rows) + b"]", headers=headers, media_type="application/json")
 
     # The upper of two addresses is the later one in the API's description.
     @router.get("/{owner}/{name}/revision/{revision:path}")
@@ -146,6 +142,23 @@ def make_listing_router(hub: Hub, kind: repos.Kind) -> APIRouter:
             repo = hub.readable(connection, caller, kind, f"{owner}/{name}")
         main = {"name": MAIN, "ref": f"refs/heads/{MAIN}", "targetCommit": repo.head}
         return {"branches": [main], "tags": [], "converts": []}
+
+    def page(request: Request, full: bool, wanted: Json) -> tuple[list[bytes], repos.Repo | None]:
+        """Repositories as JSON, up to the one that fills the page, which is the last where others may follow."""
+        caller, rows, size = hub.identify(request), list[bytes](), 0
+        with hub.store.read() as connection:
+            found = repos.list_repos(connection, kind, reader=caller, **wanted)
+            for repo in found:
+                row = show_repo(repo)
+                if full:
+                    files = list_files(connection, repo.head)
+                    row |= {"cardData": repo.card, "siblings": [show_sibling(file, False) for file in files]}
+                rows.append(bytes(JSONResponse(row).body))
+                size += len(rows[-1])
+                if size >= MAX_PAGE_BYTES:
+                    break
+        ends = len(rows) == len(found) < wanted["limit"]
+        return rows, None if ends else found[len(rows) - 1]
 
     def at(request: Request, full: str, revision: str) -> tuple[repos.Repo, str, tuple[File, ...]]:
         caller = hub.identify(request)
