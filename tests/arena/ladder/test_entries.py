@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from arena_records import record, sha
-from sqlalchemy import event, select, update
+from sqlalchemy import delete, event, select, update
 
 from palus.arena.ladder import queue, scheduler
 from palus.arena.ladder.discovery import Entry, FolderPool, Source, Sweep, sweep_house
@@ -18,6 +18,7 @@ from palus.arena.ladder.entries import decide, forget, read_lineup, take_in
 from palus.arena.ladder.field_picture import Ledger, take_picture
 from palus.arena.ladder.log import append
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler, run_sweep
+from palus.arena.ladder.service import _is_new
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.models.entity import Entity
 from palus.arena.models.refusal import Refusal
@@ -172,6 +173,50 @@ def test_the_board_shows_the_newest_accepted_revision_and_older_ones_stay_as_his
     with store.read() as connection:
         assert set(read_lineup(connection, ENV, repos_per_owner=0).ranked) == {sha("two")}
         assert set(read_lineup(connection, ENV, repos_per_owner=0).credited) == {sha("one"), sha("two")}
+
+
+def test_a_revision_that_is_offered_again_is_ranked_in_place_of_those_that_came_after_it(store: Store) -> None:
+    one, two = found("ann/a", "one"), found("ann/a", "two", revision="2")
+    take(store, one)
+    take(store, two)  # before the first was checked
+    take(store, one)
+    accept_file(store, "one")
+    accept_file(store, "two")
+    other = found("ann/a", "elsewhere", revision="3")
+    take(store, other, source="folder")
+    accept_file(store, "elsewhere")
+
+    def ranked() -> set[str]:
+        with store.read() as connection:
+            return set(read_lineup(connection, ENV, repos_per_owner=0).ranked)
+
+    assert take(store, one) == [("ann/a", "withdrawn")]
+    assert take(store, one) == [] == take(store, other, source="folder"), "sources do not compete"
+    with store.write() as connection:
+        connection.execute(delete(entries).where(entries.c.source == "folder"))
+    assert ranked() == {sha("one")}
+    assert take(store, two) == [("ann/a", "accepted")]
+    assert ranked() == {sha("two")}
+    assert take(store, one) == [("ann/a", "withdrawn")]
+    assert ranked() == {sha("one")}
+
+
+def test_of_another_hub_revisions_are_fetched_that_are_new_or_come_back(store: Store) -> None:
+    one, two = found("ann/a", "one").entity, found("ann/a", "two", revision="2").entity
+    for revision in ("1", "2"):
+        take(store, found("ann/a", "one" if revision == "1" else "two", revision), source="hf")
+    accept_file(store, "one")
+    accept_file(store, "two")
+
+    def wanted() -> list[bool]:
+        is_new = _is_new(store, ENV)
+        return [is_new("ann/a", revision) for revision in (one.revision, two.revision, "3" * 40)]
+
+    assert wanted() == [True, False, True]
+    take(store, found("ann/a", "one"), source="hf")
+    assert wanted() == [False, True, True]
+    take(store, source="hf")
+    assert wanted() == [True, True, True]
 
 
 def test_of_an_owner_only_the_repositories_pushed_last_are_ranked(store: Store) -> None:

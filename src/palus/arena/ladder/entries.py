@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, case, delete, exists, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, case, delete, exists, insert, select, tuple_, update
 
 from palus.arena.ladder import queue
 from palus.arena.ladder.discovery import MISSING_FILE, Entry, Sweep
@@ -56,7 +56,8 @@ def take_in(connection: Connection, sweep: Sweep, params: Mapping[str, Any] | No
     params: what the game's matches are set to here; None when this arena does not play the game: entries then wait
     until it does. New revisions are queued for validation, or share the verdict on an equal file. Entries of
     repositories that are gone or no longer ask for matches are withdrawn; they come back with the repository. What
-    another hub has under the name of somebody here is as good as gone: two people would be one owner.
+    another hub has under the name of somebody here is as good as gone: two people would be one owner. Where an earlier
+    accepted revision is offered again, as when a file of a folder is put back, those that came after it are withdrawn.
     """
     sweep = _without_names_here(connection, sweep)
     known = _known(connection, sweep)
@@ -85,7 +86,11 @@ def take_in(connection: Connection, sweep: Sweep, params: Mapping[str, Any] | No
         elif row.checked_ms is None:
             changes.append(_set(connection, row, _judge(connection, sweep, found, params, now_ms)))
         else:
-            changes.append(_set(connection, row, {"state": "accepted" if row.code is None else "refused"}))
+            state = "accepted" if row.code is None else "refused"
+            if row.state != state:
+                changes.append(_set(connection, row, {"state": state}))
+            if state == "accepted":
+                changes += [_set(connection, later, {"state": "withdrawn"}) for later in _later(connection, row)]
     return changes + [_set(connection, row, {"state": "withdrawn"}) for row in _gone(connection, sweep)]
 
 
@@ -102,8 +107,8 @@ def _without_names_here(connection: Connection, sweep: Sweep) -> Sweep:
 
 def _known(connection: Connection, sweep: Sweep) -> dict[tuple[str, str], Row[Any]]:
     """The entries of what a sweep found, by repository and revision: not all that there ever were."""
-    columns = [entries.c[name] for name in ("id", "repo", "revision", "state", "code", "checked_ms")]
-    wanted = select(*columns).where(entries.c.env == sweep.env)
+    columns = [entries.c[name] for name in ("id", "source", "env", "repo", "revision", "state", "code", "checked_ms")]
+    wanted = select(*columns, is_current().label("is_current")).where(entries.c.env == sweep.env)
     rows: list[Row[Any]] = []
     for start in range(0, len(sweep.found), _FEW):
         some = [entry.entity for entry in sweep.found[start : start + _FEW]]
@@ -118,7 +123,23 @@ def _is_due(row: Row[Any] | None, params: Mapping[str, Any] | None) -> bool:
         return True
     if row.checked_ms is None:
         return bool(row.state != ("pending" if params is not None else "waiting"))
-    return bool(row.state == "withdrawn" or (row.state == "waiting" and params is not None))
+    return bool(not row.is_current and (row.state != "waiting" or params is not None))
+
+
+def is_current() -> ColumnElement[bool]:
+    """Of an entry whose revision is offered: whether it has the state that it should have, as long as its game is
+    played. Withdrawn ones come back, and an accepted one is not behind a later one."""
+    later = entries.alias()
+    same = (later.c.source == entries.c.source) & (later.c.repo == entries.c.repo) & (later.c.env == entries.c.env)
+    behind = exists().where(same, later.c.id > entries.c.id, later.c.state == "accepted")
+    return entries.c.state.in_(("pending", "refused")) | ((entries.c.state == "accepted") & ~behind)
+
+
+def _later(connection: Connection, row: Row[Any]) -> Sequence[Row[Any]]:
+    """Accepted revisions of an entry's repository that came after it."""
+    same = (entries.c.source == row.source) & (entries.c.repo == row.repo) & (entries.c.env == row.env)
+    wanted = select(entries).where(same, entries.c.id > row.id, entries.c.state == "accepted")
+    return connection.execute(wanted.order_by(entries.c.id)).all()
 
 
 def _gone(connection: Connection, sweep: Sweep) -> list[Row[Any]]:

@@ -24,7 +24,7 @@ from palus.arena.ladder.audit import LOCAL, suspend_outliers
 from palus.arena.ladder.audit_jobs import settle
 from palus.arena.ladder.charge import Charge
 from palus.arena.ladder.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
-from palus.arena.ladder.entries import FORGOTTEN_AT_ONCE, forget, owners_here
+from palus.arena.ladder.entries import FORGOTTEN_AT_ONCE, forget, is_current, owners_here
 from palus.arena.ladder.rater import PAUSE_S, is_large
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler, run_sweep
 from palus.arena.ladder.settings import ArenaSettings
@@ -287,11 +287,9 @@ def _sweeps(store: Store, settings: ArenaSettings, sources: Sources) -> list[Per
 
 
 def _is_new(store: Store, env: str) -> Callable[[str, str], bool]:
-    """Whether a revision of another hub is to be fetched."""
+    """Whether a revision of another hub is to be fetched: one without an entry, or that comes back."""
     with store.read() as connection:
-        known = {
-            tuple(row)
-            for row in connection.execute(select(entries.c.repo, entries.c.revision).where(entries.c.env == env))
-        }
+        wanted = select(entries.c.repo, entries.c.revision).where(entries.c.env == env, is_current())
+        known = {tuple(row) for row in connection.execute(wanted)}
         ours = owners_here(connection)
     return lambda repo, revision: (repo, revision) not in known and repo.partition("/")[0].lower() not in ours
