@@ -265,6 +265,26 @@ def test_a_match_that_its_own_actions_contradict_is_found_without_any_audit(stor
     assert suspended(store) == {"eve/pc"} and struck(store) == {row.id for row in records(store)}
 
 
+def test_a_match_that_contradicts_itself_is_found_after_a_kill_while_it_is_looked_at(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def be_killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    order_pair(store)
+    first = take(store, "eve/pc")
+    played = honest(store, first)
+    forged = contradicted(played, by_state=True).matches[0]
+    hand_in(store, first, replace(played, matches=(forged, *played.matches[1:])), share=0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(refresh, "look_again", be_killed)
+        with pytest.raises(KeyboardInterrupt):
+            Refresher(store, SETTINGS).refresh()
+    assert suspended(store) == set()
+    Refresher(store, SETTINGS).refresh()
+    assert suspended(store) == {"eve/pc"} and struck(store) == {row.id for row in records(store)}
+
+
 def test_an_honest_match_is_no_reason_to_look_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     order_pair(store, contender("tom/t", treacherous()))
     first = take(store, "lab/pc")

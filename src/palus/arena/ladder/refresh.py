@@ -192,11 +192,11 @@ class Refresher:
         doubtful: list[LogRecord] = []
         found = [(row.id, self._statistics(row.id, row.record, doubtful)) for row in batch if row.id not in done]
         rows = [{"match_id": match_id, "stats": stats} for match_id, stats in found if stats is not None]
+        for record in doubtful:  # first: the batch is not read again once its statistics are there
+            self._look_again(record)
         if rows:
             with self._store.write() as connection:
                 connection.execute(insert(play_stats), rows)
-        for record in doubtful:
-            self._look_again(record)
         self._stats_seq = batch[-1].seq if batch else self._stats_seq
         return bool(batch)
 
