@@ -19,7 +19,7 @@ from sqlalchemy import Connection, delete, select, text
 from units import passed_off
 
 from palus.arena.jobs.worker import describe_here, play_order, work
-from palus.arena.ladder import scheduler
+from palus.arena.ladder import queue, scheduler
 from palus.arena.ladder.audit import suspension
 from palus.arena.ladder.charge import Charge
 from palus.arena.ladder.discovery import sweep_house
@@ -35,6 +35,7 @@ from palus.arena.locked.unit import Unit
 from palus.errors import ArenaError
 from palus.store import Store, open_store
 from palus.store.derived import DERIVED, ratings
+from palus.store.engine import now_ms
 from palus.store.tables import entries, jobs
 
 ENDLESS = ArenaSettings(target_half_width=0.0, quiet_s=0.0, audit_share=0.0)
@@ -153,6 +154,20 @@ def test_a_scheduler_that_waits_orders_matches_when_the_one_in_charge_has_ended(
         assert not queued()
         before.release()
         wait_until(queued)
+    store.close()
+
+
+def test_a_start_takes_jobs_from_workers_of_the_arena_itself_and_not_from_an_account_that_sounds_alike(
+    tmp_path: Path,
+) -> None:
+    store, now, other = open_store(tmp_path), now_ms(), "StrikersVsGoalie"
+    with store.write() as connection:
+        for number, worker in enumerate(("local-1a2b3c4d", "local-lab/pc")):
+            queue.enqueue(connection, "pair", {f"pair:{number}": (0, {"env": other})}, now_ms=now)
+            assert queue.take(connection, worker, [other], trusted=False, lease_s=600.0, now_ms=now)
+    with ArenaService(store, ENDLESS, Sources(), workers=0), store.read() as connection:
+        wanted = select(jobs.c.worker).where(jobs.c.key.startswith("pair:"), jobs.c.state == "leased")
+        assert connection.scalars(wanted).all() == ["local-lab/pc"]
     store.close()
 
 

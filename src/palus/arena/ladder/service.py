@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from palus.arena.jobs.worker import RESTART_S, pause_after
 from palus.arena.ladder import queue
-from palus.arena.ladder.audit import LOCAL, suspend_outliers
+from palus.arena.ladder.audit import LOCAL, is_local, suspend_outliers
 from palus.arena.ladder.audit_jobs import settle
 from palus.arena.ladder.charge import Charge
 from palus.arena.ladder.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
@@ -144,9 +144,8 @@ class ArenaService:
             return
         write_text(self._store.folder / SETTINGS_FILE, self.settings.to_json())
         with self._store.read() as connection:
-            held = select(jobs.c.worker).where(jobs.c.state == "leased", jobs.c.worker.startswith(LOCAL)).distinct()
-            dead = tuple(connection.execute(held).scalars())
-        self._scheduler.take_back(dead)
+            held = connection.scalars(select(jobs.c.worker).where(jobs.c.state == "leased").distinct()).all()
+        self._scheduler.take_back(tuple(worker for worker in held if is_local(worker)))
 
     def _thread(
         self, name: str, first_s: float, every_s: float, *steps: Callable[[], object], daemon: bool = False
