@@ -16,6 +16,7 @@ from arena_records import read_log
 from postgres import postgres_server, postgres_url  # noqa: F401
 from small_run import policy_model
 from sqlalchemy import Connection, delete, select, text
+from sqlalchemy.exc import OperationalError
 from units import passed_off
 
 from palus.arena.jobs.worker import describe_here, play_order, work
@@ -154,6 +155,31 @@ def test_a_scheduler_that_waits_orders_matches_when_the_one_in_charge_has_ended(
         assert not queued()
         before.release()
         wait_until(queued)
+    store.close()
+
+
+def test_a_service_is_in_charge_while_it_asks_whether_it_still_is_and_no_more_without_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, seen, is_away = Charge.take, list[bool](), threading.Event()
+
+    def watched(charge: Charge) -> bool:
+        seen.append(service._in_charge)
+        if is_away.is_set():
+            raise OperationalError("SELECT 1", {}, Exception("the database is away"))
+        return take(charge)
+
+    monkeypatch.setattr(Charge, "take", watched)
+    monkeypatch.setattr("palus.arena.ladder.service.PAUSE_S", 0.01)
+    store = open_store(tmp_path)
+    service = ArenaService(store, ENDLESS, Sources(), workers=0)
+    with service:
+        wait_until(lambda: len(seen) > 3)
+        assert seen[:4] == [False, True, True, True]
+        is_away.set()
+        wait_until(lambda: seen[-1] is False)
+        is_away.clear()
+        wait_until(lambda: seen[-1] is True)
     store.close()
 
 

@@ -136,8 +136,11 @@ class ArenaService:
     def _take_charge(self) -> None:
         """Be the one in charge, where nobody is. Take back then at once what workers of a killed service hold; should
         one still live, its result is refused."""
-        was, self._in_charge = self._in_charge, False
-        self._in_charge = self._charge.take()
+        was, taken = self._in_charge, False
+        try:
+            taken = self._charge.take()
+        finally:  # not in between: the other threads would miss their turns
+            self._in_charge = taken
         if not self._in_charge:
             self._end_rater()
         if was or not self._in_charge:
