@@ -311,6 +311,30 @@ def test_refused_revisions_that_no_repository_shows_are_forgotten_with_their_che
     assert waiting(store) == ["cy/c"], "it is checked again"
 
 
+def test_a_file_that_is_forgotten_in_one_game_and_stays_in_another_is_checked_again(store: Store) -> None:
+    def offer(env: str, file: str, revision: str) -> list[tuple[str, str]]:
+        entry = Entry(Entity(sha(file), "ann/a", sha(revision)[:40], ((env, sha(file)),)), 5)
+        with store.write() as connection:
+            changes = take_in(connection, Sweep("hub", env, (entry,), frozenset({"ann/a"})), {}, now_ms=9)
+        return [(change.repo, change.state) for change in changes]
+
+    other = "doom_duel"
+    offer(ENV, "same", "1")
+    offer(other, "same", "1")
+    accept_file(store, "same")
+    with store.write() as connection:
+        decide(connection, other, sha("same"), BAD, {}, now_ms=10)
+        connection.execute(update(jobs).values(state="done"))
+    offer(other, "better", "2")
+    assert forget(store, before_ms=11) == 1
+    with store.read() as connection:
+        kept = connection.scalars(select(jobs.c.key).where(jobs.c.key.endswith(sha("same")))).all()
+    assert kept == [f"validate:{ENV}:{sha('same')}"]
+    assert offer(other, "same", "3") == [("ann/a", "pending")]
+    with store.read() as connection:
+        assert len(queue.open_payloads(connection, "validate", other)) == 2
+
+
 def test_models_of_another_hub_do_not_take_the_names_of_people_here(store: Store) -> None:
     take(store, found("ann/a"))
     accept_file(store, "ann/a")

@@ -176,10 +176,11 @@ def forget(store: Store, *, before_ms: int) -> int:
         some = rows[start : start + _AT_ONCE]
         with store.write() as connection:
             connection.execute(delete(entries).where(entries.c.id.in_([row.id for row in some]), stale))
-            files = {f"validate:{row.env}:{row.file_sha256}": row.file_sha256 for row in some if row.file_sha256}
-            kept = connection.scalars(select(entries.c.file_sha256).where(entries.c.file_sha256.in_(files.values())))
-            others = set(kept)
-            queue.forget_checks(connection, [key for key, sha256 in files.items() if sha256 not in others])
+            files = {(row.env, row.file_sha256) for row in some if row.file_sha256}
+            same = entries.c.file_sha256.in_({sha256 for _, sha256 in files})
+            kept = connection.execute(select(entries.c.env, entries.c.file_sha256).where(same))
+            over = files.difference(map(tuple, kept))
+            queue.forget_checks(connection, [f"validate:{env}:{sha256}" for env, sha256 in over])
     return len(rows)
 
 
