@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from arena_records import read_log
 from hostile import amplified, stock, treacherous
@@ -13,8 +14,8 @@ from sqlalchemy import delete, insert, select, update
 from units import contender, house, passed_off
 
 from palus.arena.jobs.worker import Lease, describe_here, play_order, work
-from palus.arena.ladder import audit_jobs, queue, refresh
-from palus.arena.ladder.audit import suspension
+from palus.arena.ladder import audit, audit_jobs, queue, refresh
+from palus.arena.ladder.audit import strike_out, suspension
 from palus.arena.ladder.audit_jobs import OVERDUE_MS, settle
 from palus.arena.ladder.discovery import Entry, Sweep
 from palus.arena.ladder.entries import decide, read_lineup, take_in
@@ -22,13 +23,19 @@ from palus.arena.ladder.inbox import accept, link
 from palus.arena.ladder.log import LogRecord
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.settings import ArenaSettings
+from palus.arena.ladder.verification import Verification
 from palus.arena.ladder.workers import StoreSource, untended
+from palus.arena.locked import steady
 from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.models.entity import Entity
+from palus.arena.models.policies import RandomPlayer
+from palus.arena.referee import sampling
 from palus.arena.referee.games import env_build, layout_of
-from palus.arena.referee.result import verdict_events
+from palus.arena.referee.questions import Question
+from palus.arena.referee.result import Mode, verdict_events
 from palus.store import Store, open_store
 from palus.store.tables import annulments, blobs, entries, jobs, workers
+from palus.types import F32, I32, I64
 from palus.web.api.status import status
 from palus.web.api.view import Views
 
@@ -195,6 +202,77 @@ def test_every_forfeit_from_elsewhere_is_audited_and_what_cannot_be_played_again
     again = take_audit(store, "bob/pc")
     hand_in(store, again, honest(store, again), share=0.0)
     assert states(store)[1] == ("audit", "done") and struck(store) == set()
+
+
+def bent(monkeypatch: pytest.MonkeyPatch, store: Store, order: Unit, *, by: float, house: bool) -> UnitReport:
+    """A pair in which one choice of a leg is what a number off by this would have drawn; the rest is honest.
+
+    house: whether it is one of the player of the house, or of the model.
+    """
+    plain, bends = Question.choices, set[int]()
+
+    def choices(self: Question, answer: F32, seeds: I64, decision: int, mode: Mode) -> I32:
+        own = plain(self, answer, seeds, decision, mode)
+        if isinstance(self.member, RandomPlayer) == house and not bends & set(seeds.tolist()):
+            thrown = np.clip(self.thrown(seeds, decision) + by, 0.0, 1.0 - 2.0**-53)
+            other = sampling.draw(answer, thrown, self.sizes)
+            for row, branch in np.argwhere(other != own)[:1]:
+                own[row, branch] = other[row, branch]
+                bends.add(int(seeds[self.n[row]]))
+        return own
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Question, "choices", choices)
+        report = play_order(worker(store, ""), order)
+    assert bends
+    return report
+
+
+@pytest.mark.parametrize("house", [False, True])
+def test_one_choice_that_rounding_does_not_explain_is_forged(
+    store: Store, monkeypatch: pytest.MonkeyPatch, house: bool
+) -> None:
+    if house:  # which draws alike everywhere, however much rounding is granted to models
+        monkeypatch.setattr(steady, "ROUNDING", 1e-3)
+    order = order_pair(store)
+    first = take(store, "eve/pc")
+    hand_in(store, first, bent(monkeypatch, store, order, by=-9e-4 if house else 9e-4, house=house))
+    again = take_audit(store, "bob/pc")
+    hand_in(store, again, honest(store, again))
+    sentences = settle(store, now_ms=2)
+    assert any("would not have taken 1 of its" in sentence for sentence in sentences), sentences
+    assert suspended(store) == {"eve/pc"} and struck(store) == {row.id for row in records(store)}
+
+
+def test_a_pair_that_only_rounding_explains_is_struck_out_and_nobody_blamed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady, "ROUNDING", 1e-3)
+    order = order_pair(store)
+    first = take(store, "lab/pc")
+    hand_in(store, first, bent(monkeypatch, store, order, by=9e-4, house=False))
+    again = take_audit(store, "bob/pc")
+    hand_in(store, again, honest(store, again))
+    sentences = settle(store, now_ms=2)
+    assert sentences and all("only where sums are rounded otherwise" in sentence for sentence in sentences), sentences
+    assert suspended(store) == set() and struck(store) == {row.id for row in records(store)}
+    monkeypatch.setattr(audit, "FORFEITS_FORGIVEN", 0)
+    late = Verification(records(store)[0].id, False, "struck out already")
+    with store.write() as connection:
+        assert strike_out(connection, [late], {late.match_id: "lab/pc"}, now_ms=3) == [], "it was counted"
+
+
+def test_a_logged_pair_stays_that_the_arena_draws_alike_where_only_the_auditor_rounds_otherwise(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady, "ROUNDING", 1e-3)
+    order = order_pair(store)
+    first = take(store, "lab/pc")
+    hand_in(store, first, honest(store, first))
+    again = take_audit(store, "bob/pc")
+    hand_in(store, again, bent(monkeypatch, store, order, by=9e-4, house=False))
+    assert states(store)[1] == ("audit", "disputed")
+    assert settle(store, now_ms=2) == [] and suspended(store) == struck(store) == set()
 
 
 def test_nobody_is_blamed_for_a_model_that_amplifies_rounding_and_it_is_refused(store: Store) -> None:

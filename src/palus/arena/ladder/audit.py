@@ -35,8 +35,8 @@ FORFEITS_FORGIVEN = 2
 """A time-out or a crash that does not happen again may be the fault of a busy machine; so many of a worker's pairs
 within `FORGIVEN_MS` may."""
 FORGIVEN_MS = 24 * 3_600_000
-_SUSPENDED, _UNSTEADY = "worker ", "model "
-"""Why a match was struck out begins like this where its worker was suspended, or a model was at fault."""
+_SUSPENDED, _UNSTEADY, _ROUNDED = "worker ", "model ", "rounding: "
+"""Why a match was struck out begins like this where its worker was suspended, a model was at fault, or nobody."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,18 @@ def strike_out(
     for worker, reason in reasons.items():
         suspend(connection, worker, reason, now_ms=now_ms)
     return [f"worker {worker} is suspended: {reason}" for worker, reason in reasons.items()]
+
+
+def set_aside(connection: Connection, found: Sequence[Verification], now_ms: int) -> list[str]:
+    """Strike out what only rounding explains: an honest worker's processor may differ, and a forger may have chosen.
+
+    Nobody is blamed, however often it happens. Returns a sentence for each match.
+    """
+    doubtful = [verification.sentence for verification in found if verification.rounded]
+    for verification in found:
+        if verification.rounded:
+            annul_unit(connection, verification.match_id, f"{_ROUNDED}{verification.sentence}", now_ms=now_ms)
+    return doubtful
 
 
 def is_local(worker: str) -> bool:
@@ -204,7 +216,8 @@ def _struck_lately(connection: Connection, worker: str, now_ms: int) -> int:
     """Pairs of a worker that came out otherwise when they were played again."""
     filmed = [game.env for game in GAMES.values() if game.filmed]
     own = (matches.c.worker == worker) & matches.c.env.not_in(filmed)
-    own &= ~annulments.c.reason.startswith(_SUSPENDED) & ~annulments.c.reason.startswith(_UNSTEADY)
+    for blameless in (_SUSPENDED, _UNSTEADY, _ROUNDED):
+        own &= ~annulments.c.reason.startswith(blameless)
     own &= annulments.c.created_ms > now_ms - FORGIVEN_MS
     both = annulments.join(matches, matches.c.id == annulments.c.match_id)
     counted = select(func.count(matches.c.unit_id.distinct())).select_from(both).where(own)

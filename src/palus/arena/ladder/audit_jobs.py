@@ -3,7 +3,8 @@
 Whether a pair is audited is drawn while it is logged, from numbers that nobody can foresee. The job is the one before
 once more, so that the worker that gets it cannot tell. Where both came to the same, that is that. Where they differ,
 one of them lies, or two processors round differently: then the arena plays what each sent again itself, asks both
-players at every decision, and believes neither. It does so, too, with audits that nobody took or could do.
+players at every decision, and believes neither. It does so, too, with audits that nobody took or could do. What is
+logged stays if the arena draws the same; where only rounding explains it, the pair is struck out and nobody blamed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, select
 
 from palus.arena.ladder import queue
-from palus.arena.ladder.audit import is_elsewhere, look_again, strike_out, suspend, suspension
+from palus.arena.ladder.audit import is_elsewhere, look_again, set_aside, strike_out, suspend, suspension
 from palus.arena.ladder.log import LogRecord, read_match
 from palus.arena.ladder.match_files import read_actions
 from palus.arena.ladder.verification import Verification, verify_actions
@@ -83,6 +84,7 @@ def _settle(store: Store, job: Row[Any], now_ms: int) -> list[str]:
     sentences = [own.sentence for own in ours if not own.ok]
     with store.write() as connection:
         sentences += strike_out(connection, ours, {record.id: record.runner.worker for record in logged}, now_ms)
+        sentences += set_aside(connection, ours, now_ms)
         lies = [f"in an audit {own.sentence}" for own in theirs if own.forged]
         if lies and is_elsewhere(job.worker) and suspension(connection, job.worker) is None:
             suspend(connection, job.worker, lies[0], now_ms=now_ms)

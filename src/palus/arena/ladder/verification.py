@@ -22,15 +22,13 @@ from palus.envs.recording import Recording
 from palus.errors import ArenaError, ReplayError, StorageError
 from palus.store import Store
 
-STRANGE_SHARE = 0.02
-"""Of actions that a player does not take: more are no rounding, somebody else played."""
-
 
 @dataclass(frozen=True)
 class Verification:
     """What playing a match again gave, or looking at its video. ok: None when it could not be tried. sentence: for
     people. forged: nobody who played it would have sent this. filmed: only the record and the video were looked at.
-    unsteady: SHA-256 of the model that amplifies rounding, so that nobody else can tell what it chose; "" for none."""
+    unsteady: SHA-256 of the model that amplifies rounding, so that nobody else can tell what it chose; "" for none.
+    rounded: choices that are not drawn here, but may have been where sums are rounded otherwise."""
 
     match_id: str
     ok: bool | None
@@ -38,6 +36,7 @@ class Verification:
     forged: bool = False
     filmed: bool = False
     unsteady: str = ""
+    rounded: int = 0
 
 
 def verify(store: Store, match_id: str) -> Verification:
@@ -109,10 +108,15 @@ def _judge(record: LogRecord, again: Replayed, said: Sequence[Testimony], shown:
             return Verification(record.id, False, sentence, unsteady=entity.sha256)
         if not own.failed:
             sentence = f"match {record.id}: {repo} would not have taken {own.strange} of its {own.choices} choices"
-            return Verification(record.id, False, sentence, forged=own.strange > STRANGE_SHARE * own.choices)
+            return Verification(record.id, False, sentence, forged=True)
     ending = _ending(again, said)
     if ending == (record.result, tuple(record.score), record.duration_ticks):
-        return Verification(record.id, True, f"match {record.id}: played again, the same to the last bit")
+        rounded = sum(own.rounded for own in said)
+        sentence = f"match {record.id}: played again, the same to the last bit"
+        if rounded:
+            choices = sum(own.choices for own in said)
+            sentence += f"; of {choices} choices {rounded} are the players' own only where sums are rounded otherwise"
+        return Verification(record.id, True, sentence, rounded=rounded)
     if ending is None and record.cause in ("timeout", "crash", "invalid"):
         sentence = f"{told}; whose process failed then answers now, so the match does not count"
         return Verification(record.id, False, sentence)

@@ -1,8 +1,9 @@
 """Asks the players of a logged match again: whether each of its actions is one that they would have been drawn.
 
 The match itself is played from its action log, so that what a player is shown here is what it was shown there, to the
-bit. Its answers may differ in their last digits where another processor computed them; that moves no action by more
-than `SLACK`, unless the model amplifies rounding: where actions are not its own it is asked whether it does.
+bit. Players of the house draw the same everywhere. A model's answers may differ in their last digits where another
+processor computed them: a choice that is not the one drawn here is its own no further than rounding moves the answer
+(`steady.slack_of`). Where more is missing, the model may amplify rounding: it is asked whether it does.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import numpy as np
 
 from palus.arena.locked.remote import open_contestants
 from palus.arena.locked.sandbox import shared_sandbox
-from palus.arena.locked.steady import SLACK, is_steady
+from palus.arena.locked.steady import SLACK, moved_by_rounding, slack_of
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
+from palus.arena.models.policies import RandomPlayer
 from palus.arena.models.rules import Limits
 from palus.arena.referee import sampling
 from palus.arena.referee.actions import Replayed, replay_match
@@ -26,7 +28,7 @@ from palus.arena.referee.games import playable_game
 from palus.arena.referee.questions import Question, ask, memory_of, questions_for
 from palus.arena.referee.result import Mode
 from palus.envs.recording import I16
-from palus.types import F32, I64, AnyArray, Bool
+from palus.types import F32, I32, I64, AnyArray, Bool
 
 DOUBTS = 32
 """Decisions with actions that a player does not take, at which it is asked whether rounding alone moves its answers."""
@@ -34,11 +36,13 @@ DOUBTS = 32
 
 @dataclass
 class Testimony:
-    """What a player says to a match. strange, choices: actions that it does not take, of how many. doubts, unsteady: at
-    how many of these decisions it was asked again, and rounding alone moved its answers. healthy: whether it answered
-    probabilities at the end. failed: why its process ended, "" when it did not."""
+    """What a player says to a match. strange, choices: actions that it does not take, of how many. rounded: those that
+    it takes where sums are rounded otherwise, and not here. doubts, unsteady: at how many decisions with strange ones
+    it was asked again, and rounding alone moved its answers. healthy: whether it answered probabilities at the end.
+    failed: why its process ended, "" when it did not."""
 
     strange: int = 0
+    rounded: int = 0
     choices: int = 0
     doubts: int = 0
     unsteady: int = 0
@@ -109,14 +113,25 @@ class _Asking:
             logged = choice[q.agent, : len(q.sizes)].astype(np.int32)
             if not self.sides[side].healthy:
                 fits.append(np.zeros(logged.shape, np.bool_))
-            elif self.mode == "greedy":
-                fits.append(sampling.could_be_best(answer, q.sizes, logged, SLACK))
-            else:
-                fits.append(sampling.could_draw(answer, q.thrown(self.seeds, decision), q.sizes, logged, SLACK))
-            if self.sides[side].healthy and not fits[-1].all() and self.sides[side].doubts < DOUBTS:
-                self.sides[side].doubts += 1
-                self.sides[side].unsteady += not is_steady(partial(_answer, q), q.seen, q.states)
+                continue
+            fits.append(logged == q.choices(answer, self.seeds, decision, self.mode))
+            if not fits[-1].all() and not isinstance(q.member, RandomPlayer):
+                fits[-1] |= self._rounded(self.sides[side], q, answer, decision, logged, ~fits[-1])
         return fits
+
+    def _rounded(self, own: Testimony, q: Question, answer: F32, decision: int, logged: I32, missed: Bool) -> Bool:
+        """[rows, branches] of the choices that were missed here, which may have been drawn elsewhere."""
+        moved = moved_by_rounding(partial(_answer, q), q.seen, q.states) if own.doubts < DOUBTS else 0.0
+        if self.mode == "greedy":
+            could = sampling.could_be_best(answer, q.sizes, logged, slack_of(moved))
+        else:
+            thrown = q.thrown(self.seeds, decision)
+            could = sampling.could_draw(answer, thrown, q.sizes, logged, slack_of(moved))
+        own.rounded += int((could & missed).sum())
+        if not (could | ~missed).all() and own.doubts < DOUBTS:
+            own.doubts += 1
+            own.unsteady += moved > SLACK
+        return could
 
 
 def _answer(question: Question, seen: Mapping[str, AnyArray], states: F32) -> F32:
