@@ -35,7 +35,7 @@ def moved_by_rounding(
     most = 0.0
     for seed in _SEEDS:
         rng = np.random.default_rng(seed)
-        moved = answer({name: _moved(rng, values) for name, values in seen.items()}, _moved(rng, states))
+        moved = answer({name: rounded(rng, values) for name, values in seen.items()}, rounded(rng, states))
         most = max(most, float(np.abs(moved - before).max()))
     return most
 
@@ -54,7 +54,7 @@ def unsteady() -> RefusedError:
     )
 
 
-def _moved(rng: np.random.Generator, values: AnyArray) -> AnyArray:
+def rounded(rng: np.random.Generator, values: AnyArray) -> AnyArray:
     """Each number by up to four units in its last place, up or down; integers stay."""
     if values.dtype != np.float32:
         return values

@@ -9,7 +9,7 @@ processor computed them: a choice that is not the one drawn here is its own no f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from palus.arena.locked.remote import open_contestants
 from palus.arena.locked.sandbox import shared_sandbox
-from palus.arena.locked.steady import SLACK, moved_by_rounding, slack_of
+from palus.arena.locked.steady import SLACK, moved_by_rounding, rounded, slack_of
 from palus.arena.models.entity import Entity
 from palus.arena.models.players import Bot, Player
 from palus.arena.models.policies import RandomPlayer
@@ -74,18 +74,21 @@ def ask_again(
 
 @dataclass
 class _Asking:
-    """A `Witness` that asks the players: blue first."""
+    """A `Witness` that asks the players: blue first. elsewhere: what they remember where all of it is rounded otherwise
+    at every decision: it may lead them away, however little each answer is moved."""
 
     players: list[Player]
     seeds: I64
     mode: Mode
     states: F32 = field(init=False)
+    elsewhere: F32 = field(init=False)
     sides: tuple[Testimony, ...] = field(default_factory=lambda: (Testimony(), Testimony()))
 
     def see(self, env: Any, decision: int, choice: I16 | None) -> None:
         """Compare what was logged with what each player answers now."""
         if decision == 0:
             self.states = memory_of(self.players, 1, env.spec)
+            self.elsewhere = self.states.copy()
         for side, player in enumerate(self.players):
             own = np.array(env.spec.teams) == side
             if isinstance(player, Bot):
@@ -110,18 +113,31 @@ class _Asking:
             return []
         fits = []
         for q, answer in zip(questions, answers, strict=True):
+            drift = self._drift(q, answer, decision)
             logged = choice[q.agent, : len(q.sizes)].astype(np.int32)
             if not self.sides[side].healthy:
                 fits.append(np.zeros(logged.shape, np.bool_))
                 continue
             fits.append(logged == q.choices(answer, self.seeds, decision, self.mode))
             if not fits[-1].all() and not isinstance(q.member, RandomPlayer):
-                fits[-1] |= self._rounded(self.sides[side], q, answer, decision, logged, ~fits[-1])
+                fits[-1] |= self._rounded(self.sides[side], q, answer, decision, logged, ~fits[-1], drift)
         return fits
 
-    def _rounded(self, own: Testimony, q: Question, answer: F32, decision: int, logged: I32, missed: Bool) -> Bool:
+    def _drift(self, q: Question, answer: F32, decision: int) -> float:
+        """By how much a probability differs for what a player remembers elsewhere."""
+        if not q.member.state_size:
+            return 0.0
+        remembered = self.elsewhere[q.n, q.agent, : q.member.state_size]
+        (other,) = ask([replace(q, states=rounded(np.random.default_rng(decision), remembered))], self.elsewhere)
+        return float(np.abs(other - answer).max())
+
+    def _rounded(
+        self, own: Testimony, q: Question, answer: F32, decision: int, logged: I32, missed: Bool, drift: float
+    ) -> Bool:
         """[rows, branches] of the choices that were missed here, which may have been drawn elsewhere."""
-        moved = moved_by_rounding(partial(_answer, q), q.seen, q.states) if own.doubts < DOUBTS else 0.0
+        moved = drift
+        if own.doubts < DOUBTS:
+            moved = max(moved_by_rounding(partial(_answer, q), q.seen, q.states), drift)
         if self.mode == "greedy":
             could = sampling.could_be_best(answer, q.sizes, logged, slack_of(moved))
         else:
