@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from sqlalchemy import delete, event, func, select, update
 from sqlalchemy.exc import OperationalError
 
 from palus.arena.jobs.remote import HttpSource
-from palus.arena.jobs.reports import to_json
+from palus.arena.jobs.reports import ValidationReport, to_json
 from palus.arena.jobs.worker import play_order, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import reinstate
@@ -139,9 +141,119 @@ def test_only_runner_tokens_are_let_in(served: Served) -> None:
         served.source("write")
     assert served.post("hello", {"worker": "pc", "about": {}}, token="nonsense")[0] == 401
     with pytest.raises(ArenaError, match="cannot be reached"):
-        HttpSource("http://127.0.0.1:1", "x", "pc", {})
-    with pytest.raises(ArenaError, match="not an address"):
-        HttpSource("file:///etc/passwd", "x", "pc", {})
+        HttpSource("http://127.0.0.1:1", "palus_x", "pc", {})
+
+
+@pytest.mark.parametrize(
+    "address", ["file:///etc/passwd", "lab:8000", "http://lab:80000", "http://lab:8000x", "http://[::1", "http://lab:0"]
+)
+def test_what_is_no_address_of_an_arena_is_told_before_anything_is_sent(address: str) -> None:
+    with pytest.raises(ArenaError, match=re.escape(f"{address}: not an address of an arena; give one like")):
+        HttpSource(address, "palus_x", "pc", {})
+
+
+def test_a_numeric_address_needs_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def away(self: HTTPConnection) -> None:
+        asked.append((self.host, self.port))
+        raise OSError("away")
+
+    monkeypatch.setattr(HTTPConnection, "connect", away)
+    with pytest.raises(UnreachableError, match="cannot be reached"):
+        HttpSource("http://[::1]", "palus_x", "pc", {})
+    assert asked == [("::1", 80)]
+
+
+@pytest.mark.parametrize("token", ["", "palus_x\npalus_y", "palus_x\u2026", "hf_x"])
+def test_what_is_no_token_is_neither_sent_nor_shown(token: str) -> None:
+    with pytest.raises(ArenaError, match="the token has not the form of one; expected one line") as caught:
+        HttpSource("http://127.0.0.1:1", token, "pc", {})
+    assert "_x" not in str(caught.value)
+
+
+class _NoArena(BaseHTTPRequestHandler):
+    """Answers as it is told, whatever it is asked."""
+
+    status, body = 200, b""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def stranger() -> Iterator[tuple[str, type[_NoArena]]]:
+    """A server that is no arena: its address, and what it answers."""
+    told = type("Told", (_NoArena,), {})
+    with ThreadingHTTPServer(("127.0.0.1", 0), told) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", told
+        server.shutdown()
+        thread.join()
+
+
+NO_ANSWERS = [b"<html>Sign in, please</html>", b'{"ok": true}', b"[]", b"\xff", b'{"worker": 1, "lease_s": 1e999}']
+
+
+def test_what_answers_without_being_an_arena_is_told_as_such(stranger: tuple[str, type[_NoArena]]) -> None:
+    address, told = stranger
+    for told.body in NO_ANSWERS:
+        with pytest.raises(ArenaError, match="what answers there is no palus arena"):
+            HttpSource(address, "palus_x", "pc", {})
+
+
+def test_a_worker_keeps_its_reports_while_something_else_answers_for_its_arena(
+    served: Served, stranger: tuple[str, type[_NoArena]]
+) -> None:
+    source, (address, told) = served.source("trusted"), stranger
+    leases = source.take(2)
+    model = next(lease.payload["contender"]["sha256"] for lease in leases if lease.kind == "validate")
+    honest, source._base, source._root = (source._base, source._root), address, "/api/worker"
+    source.close()
+    for told.status, told.body in [*((200, body) for body in NO_ANSWERS), (302, b"")]:
+        for ask in (
+            lambda: source.take(1),
+            lambda: source.model(model),
+            lambda: source.finish([(leases[0], ValidationReport(None, {}, None))]),
+        ):
+            with pytest.raises(UnreachableError):
+                ask()
+    told.status, told.body = 200, b"<html>"
+    with pytest.raises(UnreachableError):
+        source.renew(leases)
+    source.close()
+    source._base, source._root = honest
+    assert source.model(model) == b"not a model, but somebody's", "what the other gave was not kept"
+    source.renew(leases)
+
+
+def test_a_connection_that_another_thread_took_meanwhile_is_opened_anew(served: Served) -> None:
+    class Taken(list[HTTPConnection]):
+        """Seen full, and found empty: the other thread came between."""
+
+        def __bool__(self) -> bool:
+            return True
+
+    source = served.source()
+    source.close()
+    kept, source._kept = source._kept, Taken()
+    try:
+        assert len(source.take(1)) == 1
+    finally:
+        kept, source._kept = list(source._kept), kept
+        for connection in kept:
+            connection.close()
 
 
 def test_what_nobody_could_check_later_goes_to_trusted_workers_alone(

@@ -67,6 +67,8 @@ def worker(
         token = token_file.read_text("utf-8").strip()
     except OSError as error:
         raise ArenaError(f"{token_file}: cannot be read ({error.strerror}); give the file with the token") from error
+    except UnicodeDecodeError as error:
+        raise ArenaError(f"{token_file}: not UTF-8, in which palus account add writes; save it as that") from error
     source = HttpSource(arena, token, name or socket.gethostname(), describe_here())
     stop = stop_signal()
     if alone:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import logging
+import re
 import urllib.request
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
+
+from pydantic import BaseModel, Field, ValidationError
 
 from palus.arena.jobs.reports import to_json
 from palus.arena.jobs.worker import IDLE_S, Done, Lease
@@ -23,6 +27,32 @@ REPORT_BYTES = MAX_ANSWER_BYTES // 2
 """Reports that are longer together are sent one after another."""
 LEASE_LOST_STATUS = 409
 _BUSY = (429, 502, 503, 504)
+_TOKEN = re.compile(r"palus_[A-Za-z0-9_-]+")
+
+_Seconds = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
+
+
+class _Answer(BaseModel):
+    """What an arena says to anything; what lacks a field of its kind was said by no arena."""
+
+
+class _Hello(_Answer):
+    worker: str
+    lease_s: _Seconds
+    trusted: bool
+
+
+class _Taken(_Answer):
+    jobs: list[Lease]
+    pause_s: _Seconds
+    untended: str | None
+
+
+class _Finished(_Answer):
+    void: set[int]
+
+
+A = TypeVar("A", bound=_Answer)
 
 
 class HttpSource:
@@ -35,72 +65,91 @@ class HttpSource:
     """Of work that is taken at once: a question for work then costs the arena nothing beside what it hands out."""
 
     def __init__(self, url: str, token: str, worker: str, about: dict[str, Any]) -> None:
-        """Raises ArenaError when the address is none, or the arena does not accept the token."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        """Raises ArenaError when the address or the token is none, when no arena answers, or it does not accept the
+        token."""
+        if not _is_address(url):
             raise ArenaError(f"{url}: not an address of an arena; give one like http://192.168.0.10:8000")
+        if not _TOKEN.fullmatch(token):  # which nobody prints, whatever it is
+            sentence = "expected one line that begins with palus_, as palus account add prints it"
+            raise ArenaError(f"the token has not the form of one; {sentence}")
         self._base = f"{url.rstrip('/')}/api/worker"
         # What requests begin with: a proxy of plain HTTP is asked for whole addresses.
-        self._root = self._base if parts.scheme == "http" and _proxy(url) else urlsplit(self._base).path
+        self._root = self._base if urlsplit(url).scheme == "http" and _proxy(url) else urlsplit(self._base).path
         self._token = token
         self._about = about
         self._models: dict[str, bytes] = {}
         self._kept: list[http.client.HTTPConnection] = []
         self.pause_s = IDLE_S
         try:
-            hello = self._post("hello", {"worker": worker, "about": about})
+            hello = self._post("hello", {"worker": worker, "about": about}, _Hello)
         except ArenaError:
             self.close()
             raise
-        self.worker: str = hello["worker"]
-        self.lease_s: float = hello["lease_s"]
-        self.trusted: bool = hello["trusted"]
+        self.worker, self.lease_s, self.trusted = hello.worker, hello.lease_s, hello.trusted
         self._told: str | None = None
 
     def take(self, count: int = 1) -> list[Lease]:
         """At most so many jobs; none when nothing waits for it. What waits for another in vain is told, once."""
-        answer = self._post("take", {"worker": self.worker, "about": self._about, "jobs": count})
-        if answer["untended"] and not self._told:
-            logger.warning("%s", answer["untended"])
-        self._told, self.pause_s = answer["untended"], answer["pause_s"]
-        return [Lease(**job) for job in answer["jobs"]]
+        answer = self._post("take", {"worker": self.worker, "about": self._about, "jobs": count}, _Taken)
+        if answer.untended and not self._told:
+            logger.warning("%s", answer.untended)
+        self._told, self.pause_s = answer.untended, answer.pause_s
+        return answer.jobs
 
     def renew(self, leases: Sequence[Lease]) -> None:
         """Prolong the leases of one `take`."""
-        self._post("renew", {"jobs": [lease.job_id for lease in leases], "secret": leases[0].secret})
+        self._post("renew", {"jobs": [lease.job_id for lease in leases], "secret": leases[0].secret}, _Answer)
 
     def model(self, sha256: str) -> bytes:
         """The bytes of a model file, fetched once."""
         if sha256 not in self._models:
             if len(self._models) > 50:
                 self._models.clear()
-            self._models[sha256] = self._request("GET", f"models/{sha256}", None)
+            data = self._request("GET", f"models/{sha256}", None)
+            if hashlib.sha256(data).hexdigest() != sha256:
+                raise self._no_arena()
+            self._models[sha256] = data
         return self._models[sha256]
 
     def finish(self, done: Sequence[Done]) -> set[int]:
         """Hand in reports. Returns the jobs whose leases are void."""
         void: set[int] = set()
         for reports in _together(done):
-            void.update(self._post("finish", b'{"reports":[%s]}' % b",".join(reports))["void"])
+            void.update(self._post("finish", b'{"reports":[%s]}' % b",".join(reports), _Finished).void)
         return void
 
     def give_back(self, lease: Lease, fault: str) -> None:
         """Put a job back that could not be done."""
-        self._post("give-back", {"job": lease.job_id, "secret": lease.secret, "fault": fault[:500]})
+        self._post("give-back", {"job": lease.job_id, "secret": lease.secret, "fault": fault[:500]}, _Answer)
 
     def close(self) -> None:
         """Close what is kept."""
         while self._kept:
             self._kept.pop().close()
 
-    def _post(self, path: str, body: dict[str, Any] | bytes) -> dict[str, Any]:
+    def _post(self, path: str, body: dict[str, Any] | bytes, form: type[A]) -> A:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        answer: dict[str, Any] = json.loads(self._request("POST", path, data))
-        return answer
+        try:
+            return form.model_validate_json(self._request("POST", path, data))
+        except ValidationError as error:
+            raise self._no_arena() from error
+
+    def _no_arena(self) -> UnreachableError:
+        """For an answer that no arena gives. The sign-in page of a network gives such for a while: what the arena was
+        to be told is kept meanwhile."""
+        sentence = "what answers there is no palus arena, or one of another version; check the address and the network"
+        return UnreachableError(f"{self._base}: {sentence}")
+
+    def _connection(self) -> http.client.HTTPConnection:
+        """One that is kept, or a new one. Two threads may ask at once."""
+        try:
+            return self._kept.pop()
+        except IndexError:
+            return _connect(self._base)
 
     def _request(self, method: str, path: str, body: bytes | None) -> bytes:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        connection = self._kept.pop() if self._kept else _connect(self._base)
+        connection = self._connection()
         for again in (connection.sock is not None, False):
             try:
                 connection.request(method, f"{self._root}/{path}", body, headers)
@@ -119,9 +168,19 @@ class HttpSource:
         if response.status == LEASE_LOST_STATUS:
             raise LeaseError(_sentence(data, response.reason))
         if response.status != 200:
-            kind = UnreachableError if response.status in _BUSY else ArenaError
+            elsewhere = 300 <= response.status < 400  # where no arena sends anybody
+            kind = UnreachableError if elsewhere or response.status in _BUSY else ArenaError
             raise kind(f"{self._base}: answered {response.status}: {_sentence(data, response.reason)}")
         return data
+
+
+def _is_address(url: str) -> bool:
+    """Whether it can be asked over HTTP: scheme and host are there, and the port is one."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _connect(url: str) -> http.client.HTTPConnection:
@@ -130,7 +189,8 @@ def _connect(url: str) -> http.client.HTTPConnection:
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     proxy = _proxy(url)
     if proxy is None:
-        return kind(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
+        # Without a port the library would look for one in a numeric address.
+        return kind(parts.hostname or "", parts.port or kind.default_port, timeout=TIMEOUT_S)
     connection = kind(proxy, timeout=TIMEOUT_S)
     if parts.scheme == "https":
         connection.set_tunnel(parts.hostname or "", parts.port)
