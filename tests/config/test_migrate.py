@@ -141,6 +141,59 @@ def test_a_flat_file_is_written_out_behavior_by_behavior(tmp_path: Path) -> None
         assert line in told
 
 
+OLDEST = """
+default: {trainer: ppo, batch_size: 1024, buffer_size: 10240, gamma: 0.99, use_curiosity: false,
+    curiosity_strength: 0.01, curiosity_enc_size: 128, sequence_length: 64, num_layers: 2, tau: 0.1}
+Grid: {gamma: 0.9, use_curiosity: true, curiosity_strength: 0.02, hidden_units: 64}
+Hall: {curiosity_strength: 0.5, sequence_length: 32, tau: 0.2, brain: B}
+Wall: {reward_signals: {extrinsic: {strength: 2.0}}, gamma: 0.8}
+Student: {trainer: imitation, brain_to_imitate: T}
+Own: {trainer: mine}
+"""
+
+
+def test_flat_rewards_become_reward_signals(tmp_path: Path) -> None:
+    run, told = migrated(tmp_path, OLDEST)
+    grid, hall, wall = (run.behaviors[name].reward_signals for name in ("Grid", "Hall", "Wall"))
+    assert (grid.extrinsic.strength, grid.extrinsic.gamma) == (1.0, 0.9)
+    assert (grid.curiosity.strength, grid.curiosity.gamma) == (0.02, 0.9)
+    assert grid.curiosity.network_settings.hidden_units == 128
+    assert (hall.extrinsic.gamma, hall.curiosity) == (0.99, None)
+    assert (wall.extrinsic.strength, wall.extrinsic.gamma) == (2.0, 0.99), "which has its own words for them"
+    for line in (
+        "Grid.gamma -> behaviors.Grid.reward_signals.extrinsic.gamma",
+        "Grid.(use_curiosity, curiosity_strength, curiosity_enc_size) -> behaviors.Grid.reward_signals.curiosity",
+        "Wall.(gamma) -> left out; ppo does not have them",
+    ):
+        assert line in told
+    assert "old word" not in told
+
+
+def test_curiosity_alone_keeps_the_reward_of_the_game(tmp_path: Path) -> None:
+    run, _ = migrated(tmp_path, "default: {trainer: ppo, use_curiosity: true, hidden_units: 16}")
+    assert run.default_settings.reward_signals.extrinsic.strength == 1.0
+    assert run.default_settings.reward_signals.curiosity is not None
+
+
+def test_what_a_behavior_itself_has_and_nothing_reads_is_told_though_the_default_has_it_too(tmp_path: Path) -> None:
+    _, told = migrated(tmp_path, OLDEST)
+    for line in (
+        "Hall.(curiosity_strength) -> left out; without use_curiosity there is no curiosity",
+        "Hall.(sequence_length) -> left out; without use_recurrent there is no memory",
+        "Hall.(tau, brain) -> left out; ppo does not have them",
+        "default.(sequence_length, tau) -> left out; no behavior has a use for them",
+    ):
+        assert line in told
+    assert "Grid.(tau" not in told and "Grid.(sequence_length" not in told
+
+
+def test_a_trainer_that_palus_has_not_is_named(tmp_path: Path) -> None:
+    run, told = migrated(tmp_path, OLDEST)
+    assert run.behaviors["Student"].trainer_type == run.behaviors["Own"].trainer_type == "ppo"
+    assert "Student.trainer imitation -> ppo; the trainer is gone, use behavioral_cloning" in told
+    assert "Own.trainer mine -> ppo; palus has no such trainer" in told
+
+
 def test_a_default_alone_stays_one(tmp_path: Path) -> None:
     run, _ = migrated(tmp_path, "default: {trainer: sac, batch_size: 64, hidden_units: 16}")
     assert run.behaviors == {} and run.default_settings is not None

@@ -23,8 +23,10 @@ FLAT = {"trainer", "use_recurrent", *MEMORY, *NETWORK, *HYPER}
 OLD_PARAMETERS = ("parameter_randomization", "curriculum")
 OLD_RATIO = "play_against_current_self_ratio"
 """Of self-play up to 0.15."""
-GONE = {"offline_bc", "online_bc"}
+GONE = ("imitation", "offline_bc", "online_bc")
 """Trainers that ML-Agents dropped, in favor of behavioral_cloning."""
+CURIOSITY = ("curiosity_strength", "curiosity_enc_size")
+"""Keys that stood in a behavior before there were `reward_signals`."""
 
 
 class Migration:
@@ -69,10 +71,11 @@ class Migration:
         default = _map(tree.get("default", {}))
         names = [name for name in tree if name != "default"]
         if not names:
-            return {"default_settings": self._behavior("default", default, {})}
+            return {"default_settings": self._behavior("default", default, default)}
         if default:
             self.tell("default", "written into every behavior; a behavior that is not listed has today's defaults")
-        found = {name: self._behavior(name, default | self._section(tree, name), default) for name in names}
+        sections = {name: self._section(tree, name) for name in names}
+        found = {name: self._behavior(name, default | own, own) for name, own in sections.items()}
         unused = [key for key in default if key not in self._taken]
         if unused:
             self.tell(f"default.({', '.join(unused)})", "left out; no behavior has a use for them")
@@ -87,17 +90,21 @@ class Migration:
             self.tell(name, f"the keys of {seen[-1]}")
         return _map(tree.get(seen[-1], {}))
 
-    def _behavior(self, name: str, old: Tree, default: Tree) -> Tree:
+    def _behavior(self, name: str, old: Tree, own: Tree) -> Tree:
+        """old: all keys that count for the behavior. own: those that it does not have from `default`."""
         old = dict(old)
         at, trainer = f"behaviors.{name}", old.pop("trainer", "ppo")
-        if trainer in GONE:
-            self.tell(f"{name}.trainer {trainer}", "ppo; the trainer is gone, use behavioral_cloning")
-        trainer = trainer if trainer in TRAINERS else "ppo"
+        if trainer not in tuple(TRAINERS):
+            why = "the trainer is gone, use behavioral_cloning" if trainer in GONE else "palus has no such trainer"
+            self.tell(f"{name}.trainer {trainer}", f"ppo; {why}")
+            trainer = "ppo"
         if "pretraining" in old:
             self.tell(f"{name}.pretraining", f"{at}.behavioral_cloning")
             old["behavioral_cloning"] = old.pop("pretraining")
         if trainer == "sac":
             self._sac_rates(name, old)
+        if "reward_signals" not in old:
+            self._reward_signals(name, old)
         new: Tree = {"trainer_type": trainer, "hyperparameters": {}, "network_settings": {}}
         self.tell(f"{name}.trainer", f"{at}.trainer_type {trainer}")
         old.pop("curriculum", None)  # told as a lesson of its parameters
@@ -128,11 +135,7 @@ class Migration:
             written = [key for key in inner if key != "memory"]
             if written:
                 self.tell(f"{name}.({', '.join(written)})", f"{at}.{section}")
-        own = [key for key in left if key not in default]
-        if own:
-            memory = set(own) <= set(MEMORY)
-            why = "without use_recurrent there is no memory" if memory else f"{trainer} does not have them"
-            self.tell(f"{name}.({', '.join(own)})", f"left out; {why}")
+        self._tell_left(name, [key for key in left if key in own], trainer)
         return self._self_play(at, {key: value for key, value in new.items() if value != {}}, flat=True)
 
     def _sac_rates(self, name: str, old: Tree) -> None:
@@ -147,6 +150,36 @@ class Migration:
                 continue
             old[new] = float(interval or 1) / float(updates or 1)
             self.tell(f"{name}.train_interval / {count}", f"behaviors.{name}.hyperparameters.{new} {old[new]:g}")
+
+    def _reward_signals(self, name: str, old: Tree) -> None:
+        """The rewards of files that had one discount for all, and curiosity beside it."""
+        self._taken |= {"use_curiosity", "gamma"}
+        at, is_curious = f"behaviors.{name}.reward_signals", old.pop("use_curiosity", False) is True
+        discount = {"gamma": old.pop("gamma")} if "gamma" in old else {}
+        if discount:
+            self.tell(f"{name}.gamma", f"{at}.extrinsic.gamma")
+        signals: Tree = {"extrinsic": {"strength": 1.0, **discount}}
+        if is_curious:
+            written = [key for key in CURIOSITY if key in old]
+            signals["curiosity"] = curiosity = dict(discount)
+            if "curiosity_strength" in old:
+                curiosity["strength"] = old.pop("curiosity_strength")
+            if "curiosity_enc_size" in old:
+                curiosity["network_settings"] = {"hidden_units": old.pop("curiosity_enc_size")}
+            self._taken |= {*written}
+            self.tell(f"{name}.({', '.join(['use_curiosity', *written])})", f"{at}.curiosity")
+        if discount or is_curious:
+            old["reward_signals"] = signals
+
+    def _tell_left(self, name: str, left: list[str], trainer: str) -> None:
+        """What a behavior itself has and nothing reads."""
+        reasons = dict.fromkeys(MEMORY, "without use_recurrent there is no memory")
+        reasons |= dict.fromkeys(CURIOSITY, "without use_curiosity there is no curiosity")
+        told: dict[str, list[str]] = {}
+        for key in left:
+            told.setdefault(reasons.get(key, f"{trainer} does not have them"), []).append(key)
+        for why, these in told.items():
+            self.tell(f"{name}.({', '.join(these)})", f"left out; {why}")
 
     def _self_play(self, at: str, behavior: Tree, flat: bool = False) -> Tree:
         play = behavior.get("self_play")
