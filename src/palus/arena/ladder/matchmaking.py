@@ -1,7 +1,7 @@
 """Who should play whom next, from what the ratings do not know yet. Pure: a picture of the field in, pairings out.
 
 `draw_round` is the draw of the reference competition ("AI vs. AI"): every model plays one match per round, against a
-near one.
+near one, here of another owner.
 """
 
 from __future__ import annotations
@@ -192,22 +192,27 @@ def ladder_pairings(
     return pairs
 
 
-def draw_round(queue: Sequence[tuple[str, float]], neighbours: int, rng: np.random.Generator) -> list[tuple[str, str]]:
-    """Pairings of one round, first name blue. An odd model sits the round out.
+def draw_round(
+    queue: Sequence[tuple[str, float, str | None]], neighbours: int, rng: np.random.Generator
+) -> list[tuple[str, str]]:
+    """Pairings of one round, first name blue. Who finds nobody to meet sits the round out.
 
-    queue: (name, rating) in the order in which the models are served. neighbours: the reference's unpublished n.
+    queue: (name, rating, owner) in the order in which the models are served; two of one owner do not meet, and None is
+    nobody's. neighbours: the reference's unpublished n.
 
     The first model of the queue meets one of the n that are nearest to it in rating, drawn uniformly; both leave the
     queue. Among equally near ones those earlier in the queue are kept, as an insertion scan keeps them.
     """
     left = list(queue)
     pairs = []
-    while len(left) > 1:
-        name, rating = left.pop(0)
-        distance = [abs(other - rating) for _, other in left]
-        nearest = nsmallest(neighbours, range(len(left)), key=lambda i: (distance[i], i))
-        opponent, _ = left.pop(nearest[int(rng.integers(len(nearest)))])
-        pairs.append((name, opponent))
+    while left:
+        name, rating, owner = left.pop(0)
+        may_meet = [i for i, (_, _, whose) in enumerate(left) if owner is None or whose != owner]
+        if may_meet:
+            distance = [abs(other - rating) for _, other, _ in left]
+            nearest = nsmallest(neighbours, may_meet, key=lambda i: (distance[i], i))
+            opponent, *_ = left.pop(nearest[int(rng.integers(len(nearest)))])
+            pairs.append((name, opponent))
     return pairs
 
 

@@ -247,9 +247,10 @@ class Scheduler:
             elo: dict[str, float] = {row.sha256: row.elo for row in connection.execute(columns)}
             # As the reference lists them: rated models by rating, then the new ones in the order of their arrival.
             lineup = sorted(ranked, key=lambda sha256: (sha256 not in elo, -elo.get(sha256, 0.0)))
-            rated = [(sha256, elo.get(sha256, START)) for sha256 in lineup]
+            owners = {sha256: entrant.owner for sha256, entrant in ranked.items() if entrant.house is None}
+            served = [(sha256, elo.get(sha256, START), owners.get(sha256)) for sha256 in lineup]
             payloads = {}
-            for i, (a, b) in enumerate(draw_round(rated, self._settings.round_neighbours, self._rng)):
+            for i, (a, b) in enumerate(draw_round(served, self._settings.round_neighbours, self._rng)):
                 order = self._order(env, ranked[a], ranked[b], number)
                 payloads[f"{prefix}{number}:{i}"] = queue.PRIORITY_LADDER, order.to_payload()
             queue.enqueue(connection, "pair", payloads, now_ms=now_ms())
