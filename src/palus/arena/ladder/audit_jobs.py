@@ -1,10 +1,11 @@
 """Audits as jobs: pairs of the log, played once more by trusted workers of other accounts.
 
 Whether a pair is audited is drawn while it is logged, from numbers that nobody can foresee. The job is the one before
-once more, so that the worker that gets it cannot tell. Where both came to the same, that is that. Where they differ,
-one of them lies, or two processors round differently: then the arena plays what each sent again itself, asks both
-players at every decision, and believes neither. It does so, too, with audits that nobody took or could do. What is
-logged stays if the arena draws the same; where only rounding explains it, the pair is struck out and nobody blamed.
+once more. By itself it does not show what it is, but its match is public: a worker that looks it up can tell, which is
+why only trusted ones get it. Where both came to the same, that is that. Where they differ, one of them lies, or two
+processors round differently: then the arena plays what each sent again itself, asks both players at every decision,
+and believes neither. It does so, too, with audits that nobody took or could do. What is logged stays if the arena draws
+the same; where only rounding explains it, the pair is struck out and nobody blamed.
 """
 
 from __future__ import annotations
