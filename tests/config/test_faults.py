@@ -47,6 +47,12 @@ def test_a_wrong_hyperparameter_is_named_with_what_was_found_and_expected(faults
     ]
 
 
+def test_several_trainers_that_have_a_key_are_told_as_a_list(faults) -> None:
+    assert faults("behaviors: {SoccerTwos: {trainer_type: sac, hyperparameters: {epsilon: 0.1}}}") == [
+        HYPER + ".epsilon: unknown key for trainer_type sac; only ppo, poca and appo have it"
+    ]
+
+
 @pytest.mark.parametrize(
     ("behavior", "message"),
     [

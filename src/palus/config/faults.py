@@ -81,8 +81,9 @@ def _unknown_key(path: KeyPath, section: schema.Annotation) -> Fault:
     trainer = next((other for other, model in HYPERPARAMETERS.items() if model is section), None)
     owners = [other for other, model in HYPERPARAMETERS.items() if trainer and name in model.model_fields]
     if owners:
-        have = "has" if len(owners) == 1 else "have"
-        return Fault(path, f"unknown key for trainer_type {trainer}; only {' and '.join(owners)} {have} it")
+        *more, last = owners
+        have = f"{', '.join(more)} and {last} have" if more else f"{last} has"
+        return Fault(path, f"unknown key for trainer_type {trainer}; only {have} it")
     near = near_name(name, known)
     if near:
         return Fault(path, f"unknown key; did you mean {near}?", near)
