@@ -267,6 +267,22 @@ def test_all_faults_of_a_file_and_its_overrides_come_together(faults) -> None:
     ]
 
 
+def test_a_section_that_only_an_override_has_is_the_override_s(faults) -> None:
+    text = "behaviors: {SoccerTwos: {trainer_type: poca, network_settings: {memory: {}}, reward_signals: }}"
+    overrides = [
+        "behavior.SoccerTwos.max_steps=1",
+        "behaviors.SoccerTwos.hyperparameters.batch_size=99999",
+        "behaviors.SoccerTwos.network_settings.memory.memory_size=7",
+        "behaviors.SoccerTwos.reward_signals.gail.strength=1",
+    ]
+    assert {fault.split(": ")[0] for fault in faults(text, overrides)} == {
+        "override, behavior",
+        "override, behaviors.SoccerTwos.hyperparameters",
+        "override, behaviors.SoccerTwos.reward_signals.gail.demo_path",
+        "run.yaml, behaviors.SoccerTwos.network_settings.memory",
+    }
+
+
 def test_no_rule_judges_a_value_that_is_itself_a_fault(faults) -> None:
     # With the default batch_size of 1024 in place of the bad one, buffer_size 512 would look too small.
     text = "behaviors: {SoccerTwos: {trainer_type: poca, hyperparameters: {batch_size: x, buffer_size: 512}}}"

@@ -51,18 +51,22 @@ def load_run(
         file = shlex.quote(text.label if isinstance(source, Source) else str(source))
         command = f"palus migrate {file} --output NEW.yaml"
         raise ConfigError([f"{text.label}: in the format of ML-Agents {versions}; translate it first: {command}"])
-    empty = empty_signals(tree)
+    written = tree
     tree, overridden, faults = apply_overrides(tree, overrides)
-    faults += empty
     tree, misspelt = spell_sections(tree)
     tree, warnings = retire_old_keys(tree)
     run, more = _resolve(tree)
-    faults += misspelt + more
-    sentences = [fault.sentence(_label(fault.path, overridden, text.label)) for fault in faults]
+    faults += empty_signals(written) + misspelt + more
+
+    def label(path: KeyPath) -> str:
+        return "override" if _is_overridden(path, overridden, written) else text.label
+
+    # Whoever made the section of a key that is missing is asked for it.
+    sentences = [fault.sentence(label(fault.path[:-1] if fault.missing else fault.path)) for fault in faults]
     for sentence in judge(run) if run is not None else ():
         path = tuple(sentence.split(":")[0].split(" ")[0].split("."))
         if not any(path[: len(fault.path)] == fault.path for fault in faults):  # else of what stands in for a fault
-            sentences.append(f"{_label(path, overridden, text.label)}, {sentence}")
+            sentences.append(f"{label(path)}, {sentence}")
     if sentences or run is None:
         raise ConfigError(sentences)
     for warning in warnings:
@@ -98,9 +102,14 @@ def plain(settings: Behavior | RunFile) -> Tree:
     return tree
 
 
-def _label(path: KeyPath, overridden: Sequence[tuple[str, ...]], file: str) -> str:
-    """Who gave the value at that path: an override, or the file."""
-    return "override" if any(path[: len(key)] == key for key in overridden) else file
+def _is_overridden(path: KeyPath, overridden: Sequence[tuple[str, ...]], written: Tree) -> bool:
+    """Whether an override gave the value at that path: all of it, or a part of what the file does not have."""
+    if any(path[: len(key)] == key for key in overridden):
+        return True
+    node: Any = written
+    for part in path:
+        node = node.get(part) if isinstance(node, dict) else None
+    return node is None and any(key[: len(path)] == path for key in overridden)
 
 
 def _resolve(tree: Tree) -> tuple[RunFile | None, list[Fault]]:
