@@ -174,6 +174,15 @@ def test_a_game_that_dies_is_silent_or_cannot_run_is_told_of_in_words(tmp_path: 
         UnityEnv(settings(executable(tmp_path, "exit 3")), EngineSettings())
     with pytest.raises(LostGameError, match=r"return code -9 \(SIGKILL\)"):
         UnityEnv(settings(executable(tmp_path, "kill -9 $$")), EngineSettings())
+    own = settings(executable(tmp_path, "while [ ! -e $0.said ]; do sleep 0.05; done; exit 2"), timeout_wait=20)
+
+    def say_why() -> None:
+        Dialer(own.base_port, 20).farewell("match 0 ordered dish 1, which its mask forbids")
+        (tmp_path / "Game.said").touch()
+
+    in_thread(say_why)
+    with pytest.raises(LostGameError, match=r"ordered dish 1, which its mask forbids\. Environment .* return code 2"):
+        UnityEnv(own, EngineSettings())
     with pytest.raises(LostGameError, match="no word from the game for 1 s"):
         UnityEnv(settings(executable(tmp_path, "exec sleep 60"), timeout_wait=1), EngineSettings())
     with pytest.raises(EnvError, match=r"no executable there; looked for .*Nothing\.x86_64"):

@@ -11,7 +11,7 @@ import numpy as np
 
 from palus import __version__
 from palus.config.run_file import EDITOR, EngineSettings, EnvSettings
-from palus.errors import LostGameError, ProtocolError, StoppedEarly
+from palus.errors import ClosedGameError, LostGameError, ProtocolError, StoppedEarly
 from palus.types import F32, MASKS, AnyArray, BehaviorSpec, Bool
 from palus.unity import side_channels
 from palus.unity.analytics import Analytics
@@ -103,12 +103,17 @@ class UnityEnv:
 
     @contextmanager
     def _better_reason(self) -> Iterator[None]:
-        """An executable that has ended says why the game was lost."""
+        """An executable that has ended says why the game was lost, beside what the game said of it."""
         try:
             yield
-        except LostGameError:
+        except LostGameError as error:
             if self._executable:
-                self._executable.check(ENDING_S)
+                try:
+                    self._executable.check(ENDING_S)
+                except LostGameError as ended:
+                    if not isinstance(error, ClosedGameError):
+                        raise
+                    raise ClosedGameError(f"{error}. {ended}") from ended
             raise
 
     def _shake_hands(self, seed: int) -> None:
