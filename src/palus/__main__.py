@@ -12,7 +12,7 @@ all of them at the end, costs time at every start."""
 def main() -> None:
     """Run the command line. Ctrl-C while it is loaded, which takes a second, ends without a word."""
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
-    atexit.register(gc.freeze)
+    atexit.register(freeze)
     try:
         from palus.cli import app
         from palus.terminal import bear_any_text
@@ -21,6 +21,12 @@ def main() -> None:
         app()  # makes the command first, and ends by itself where a command of ours is interrupted
     except KeyboardInterrupt:
         sys.exit(130)  # `palus.cli.output.EXIT_INTERRUPTED`, which may not be there yet
+
+
+def freeze() -> None:
+    """Let the end of the process pass over what is there. duckdb would tell of all its objects as leaks then."""
+    if "duckdb" not in sys.modules:
+        gc.freeze()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from palus import __version__
-from palus.__main__ import main
+from palus.__main__ import freeze, main
 from palus.arena.referee.replay import read_replay
 from palus.arena.referee.result import MatchResult
 from palus.cli import app, literal
@@ -230,6 +230,14 @@ def test_what_is_imported_is_not_searched_for_garbage(monkeypatch: pytest.Monkey
     try:
         with pytest.raises(SystemExit):
             main()
-        assert gc.get_threshold() == (5_000, *before[1:]) and gc.freeze in at_exit
+        assert gc.get_threshold() == (5_000, *before[1:]) and freeze in at_exit
     finally:
         gc.set_threshold(*before)
+
+
+def test_a_command_that_used_duckdb_ends_without_a_list_of_what_it_leaked() -> None:
+    code = "import atexit, gc; from palus.__main__ import freeze; {}; atexit.register(freeze); {}"
+    used = code.format("import duckdb", "duckdb.connect().close()")
+    other = code.format("freeze()", "print(gc.get_freeze_count() > 0)")
+    told = [subprocess.run([sys.executable, "-c", words], capture_output=True, text=True) for words in (used, other)]
+    assert [(done.returncode, done.stderr, done.stdout) for done in told] == [(0, "", ""), (0, "", "True\n")]
