@@ -62,8 +62,11 @@ class Run(Parts):
             return collected
         own_paces = {policy: rollout.pace for policy, rollout in collected.rollouts.items()}
         told = self.ranks.gather(
-            (own_paces, collected.entropies, collected.episodes, collected.matches, collected.ghost_steps)
-        )
+            (
+                own_paces, collected.entropies, collected.episodes, collected.matches, collected.ghost_steps,
+                collected.outdated,
+            )
+        )  # fmt: skip
         paces = {policy: Pace.of([own[0][policy] for own in told]) for policy in own_paces}
         entropies = {
             policy: sum(own[1][policy] * own[0][policy].agent_steps for own in told) / max(pace.agent_steps, 1)
@@ -72,7 +75,8 @@ class Run(Parts):
         episodes = sorted((e for own in told for e in own[2]), key=lambda e: e.decision)  # of one decision, by match
         matches = sorted((m for own in told for m in own[3]), key=lambda m: m.decision)
         ghost_steps = {name: sum(own[4][name] for own in told) for name in collected.ghost_steps}
-        return Collected(collected.rollouts, entropies, episodes, matches, ghost_steps, paces)
+        outdated = any(own[5] for own in told)
+        return Collected(collected.rollouts, entropies, episodes, matches, ghost_steps, paces, outdated)
 
     def _digest(self, collected: Collected, before: Mapping[int, int]) -> None:
         """Learn from a rollout, advance the league, report."""
@@ -132,11 +136,11 @@ class Run(Parts):
         trainee.record.add(own, stats, collected.entropies[trainee.policy], at.tolist())
 
     def _teach(self, collected: Collected) -> None:
-        """Go on to the next lesson of every parameter whose lesson is over."""
+        """Go on to the next lesson of every parameter whose lesson is over; who played in an older one has no say."""
         if not self.lessons.numbers:
             return
         learners = {trainee.policy: trainee for trainee in reversed(self.trainees)}
-        ended = [(learners[e.policy], e) for e in collected.episodes if e.learned]
+        ended = [(learners[e.policy], e) for e in collected.episodes if e.learned and not collected.outdated]
         progress = {trainee.name: trainee.progress for trainee in learners.values()}
         changed = self.lessons.advance(progress, [(own.name, own.record.reward_of(e)) for own, e in ended])
         if changed:

@@ -114,3 +114,31 @@ class CountdownOfThree(Countdown):
         super().__init__()
         (behavior,) = self.spec.behaviors
         self.spec = GameSpec.alike("three", behavior.observations, behavior.actions, 3, (0, 0, 1))
+
+
+class OneLevel:
+    """Episodes of four decisions, paid at level 0 only."""
+
+    def __init__(self) -> None:
+        seen, actions = (ObservationSpec("left", (1,)),), ActionSpec((Discrete(2),))
+        self.spec = GameSpec.alike("one-level", seen, actions, num_agents=1)
+        self.active, self.level = np.ones(1, np.bool_), 0
+
+    def set_parameters(self, parameters: Mapping[str, Any]) -> None:
+        self.level = parameters["level"]
+
+    def reset(self, seed: int) -> None:
+        self.left = 4
+
+    def observe(self, out: Mapping[str, Any]) -> None:
+        out["left"][:] = self.left
+
+    def observe_final(self, out: Mapping[str, Any]) -> None:
+        self.observe(out)
+
+    def step(self, actions: Any) -> GameStep:
+        self.left -= 1
+        ended = np.array([self.left == 0])
+        return GameStep((ended & (self.level == 0)).astype(np.float32), ended, np.zeros(1, np.bool_), bool(ended))
+
+    def close(self) -> None: ...

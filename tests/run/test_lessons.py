@@ -12,6 +12,8 @@ from palus.cli import app
 from palus.config import RunFile, load_run
 from palus.rollout.collector import InProcessCollector
 from palus.run.lessons import Lessons
+from palus.train import Run
+from palus.trust import Trust
 
 
 def lessons(*criteria: str, more: str = "") -> Lessons:
@@ -167,3 +169,44 @@ def test_a_run_practises_its_lessons_and_a_resumed_one_goes_on_as_if_nothing_had
     last = {key: value for key, value in whole_values.items() if key[0] == 6000}
     assert len(last) > 3 and last.items() <= parts_values.items() <= whole_values.items()
     assert last[6000, "Environment/Lesson Number/ball_touch"] == 1.0
+
+
+def test_episodes_that_were_played_beside_the_learner_count_for_no_lesson_that_began_meanwhile(tmp_path: Path) -> None:
+    over = {"behavior": "Levels", "threshold": 0.5, "min_lesson_length": 5, "signal_smoothing": False}
+    own = [{"name": f"l{n}", "value": float(n), "completion_criteria": over} for n in range(3)]
+    network = {"hidden_units": 8, "num_layers": 1, "memory": None}
+    behavior = {
+        "trainer_type": "appo",
+        "hyperparameters": {"batch_size": 64, "buffer_size": 128},
+        "network_settings": network,
+    }
+    tree = {
+        "behaviors": {"Levels": behavior},
+        "environment_parameters": {"level": {"curriculum": [*own, {"name": "last", "value": 3.0}]}},
+        "checkpoint_settings": {"results_dir": str(tmp_path), "run_id": "levels"},
+        "env_settings": {"seed": 1},
+        "palus": {
+            "env": "countdown:OneLevel",
+            "threads": 1,
+            "matmul": "highest",
+            "sampling": {"workers": 0, "asynchronous": True},
+        },
+    }
+    (tmp_path / "run.yaml").write_text(json.dumps(tree))
+    run, trust = load_run(tmp_path / "run.yaml"), Trust(frozenset({"countdown"}))
+    first = Run(run, trust=trust, log=lambda level, text: None)
+    first.iterate()
+    assert first.lessons.numbers == {"level": 1}
+    first.iterate()  # of what was played at level 0
+    assert first.lessons.numbers == {"level": 1} and first.lessons.state_dict()["rewards"] == {"Levels": []}
+    first.iterate()
+    assert first.lessons.numbers == {"level": 1} and first.lessons.state_dict()["rewards"] == {"Levels": [0.0] * 5}
+    first.close()
+    first = Run(run, force=True, trust=trust, log=lambda level, text: None)
+    first.iterate()
+    first.save()  # what was played beside the learner is given up, here as where the run is resumed
+    second = Run(run, resume=True, trust=trust, log=lambda level, text: None)
+    for each in (first, second):
+        each.iterate()
+        assert each.lessons.state_dict()["rewards"] == {"Levels": [0.0] * 5}
+        each.close()

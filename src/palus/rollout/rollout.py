@@ -203,7 +203,8 @@ class Collected:
     """What one call of `Collector.collect` brought. rollouts, entropies (mean, nats, of its decisions): by policy id of
     the learners; episodes of all policies and matches, in the order in which they ended. ghost_steps: by behavior,
     decisions of agents that nobody learns from, in matches that somebody learns from. paces: by policy id, of all
-    ranks' rollouts together, where there are several."""
+    ranks' rollouts together, where there are several. outdated: it was played beside the learner, before the latest
+    `Collector.set_parameters`."""
 
     rollouts: Mapping[int, Rollout]
     entropies: Mapping[int, float]
@@ -211,6 +212,7 @@ class Collected:
     matches: Sequence[FinishedMatch]
     ghost_steps: Mapping[str, int]
     paces: Mapping[int, Pace] = field(default_factory=dict)
+    outdated: bool = False
 
     def pace_of(self, policy: int) -> Pace:
         """Of a learner's rollout, in all ranks."""

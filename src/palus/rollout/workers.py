@@ -115,6 +115,7 @@ class WorkerCollector:
         self._started = self._closed = False
         self._released = 0  # pages that may be written again
         self._held = False  # whether the learner reads the one that follows them
+        self._outdated = 0  # pages that were played before the game's numbers were set
         self._thread = ThreadPoolExecutor(1, "palus-collector", self._begin_thread) if beside else None
         self._next: Future[None] | None = None  # the page after the one that is learned from
 
@@ -138,7 +139,8 @@ class WorkerCollector:
         rollouts = {policy: rollout for policy, (rollout, _) in found.items()}
         entropies = {policy: entropy for policy, (_, entropy) in found.items()}
         ghost_steps = {behavior: buffer.ghost_steps(page) for behavior, buffer in self._buffers.items()}
-        return Collected(rollouts, entropies, *self._rounds.ends(page), ghost_steps)
+        outdated = self._released < self._outdated
+        return Collected(rollouts, entropies, *self._rounds.ends(page), ghost_steps, outdated=outdated)
 
     def release(self) -> None:
         """Let the page that `collect` gave be written again."""
@@ -204,6 +206,7 @@ class WorkerCollector:
 
     def set_parameters(self, parameters: Mapping[str, Value]) -> None:
         """Change numbers of all games. Raises EnvError for names that they do not have."""
+        self._outdated = self._rounds.complete
         if dict(parameters) == self._parameters:
             return
         game = self._make()  # whose refusal is heard here
