@@ -234,6 +234,22 @@ def test_a_seat_that_does_not_learn_plays_with_the_newest_weights_and_leaves_no_
         assert {(e.agent, e.policy, e.learned) for e in collected.episodes} == {(0, 0, True), (1, 0, False)}
 
 
+class Remembering(CountingPolicy):
+    state_size = 3
+
+
+def test_each_learns_from_a_memory_as_wide_as_its_own() -> None:
+    policies, options = {0: CountingPolicy(), 1: Remembering()}, {"truncate": True, "sampling": {"workers": 0}}
+    with counting_collector(8, horizon=7, agents=2, policies=policies, cast=lambda game: LEARNS, **options) as s:
+        s.collect()
+        for policy, rollout in s.collect().rollouts.items():
+            size, own = policies[policy].state_size, slice(policy, None, 2)
+            np.testing.assert_array_equal(rollout.states[own], np.full((4, size), 2.0))
+            np.testing.assert_array_equal(rollout.last_states[own], np.full((4, size), 4.0))
+            np.testing.assert_array_equal(rollout.final_states, np.full((4, size), 5.0))
+            assert rollout.states.shape == (8, size)
+
+
 class Squashing(CountingPolicy):
     squash = True
 

@@ -19,7 +19,7 @@ from palus.learn.returns import kept_memory, usable_decisions
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.game_statistics import GameTold
 from palus.rollout.learner_stretches import Demand
-from palus.rollout.rollout import Collected, Rollout, Seat
+from palus.rollout.rollout import FROZEN, Collected, Rollout, Seat
 from palus.types import ActionSpec, AgentSpec, BehaviorSpec, Continuous, Discrete, GameSpec, ObservationSpec
 from palus.unity.news import News, Steps
 from palus.unity.side_channels import AVERAGE, MOST_RECENT, SUM, Statistic
@@ -100,12 +100,13 @@ def collector(
     made: dict[str, Any] = {
         "cast": lambda k: [Seat(0, True)] * spec.num_agents,
         "start": lambda k: pytest.fail("no game is lost here"),
+        "load": lambda k: pytest.fail("there is no frozen policy"),
         "settings": EnvSettings(env_path="x"),
     }
     made |= options
     return ExchangeCollector(
         games, made["start"], spec, made["settings"], {0: Demand(rows, horizon, grouped)}, seed=1, learners=learner,
-        cast=made["cast"], load=lambda k: pytest.fail("there is no frozen policy"), members={}, draws={},
+        cast=made["cast"], load=made["load"], members={}, draws={},
         meet=made.get("meet", lambda name, seen: f"{name} is not learned"),
     )  # fmt: skip
 
@@ -599,6 +600,36 @@ def test_decisions_that_nobody_learns_from_are_no_rows_but_ghost_steps() -> None
     games = collector(Story([both]), rows=4, spec=TWO_TEAMS, cast=lambda k: [Seat(0, True), Seat(0, False)])
     found = games.collect()
     assert one(found).agent_steps == 4 and found.ghost_steps == {"B": 5}
+
+
+def test_others_may_remember_more_or_less_than_the_learner_and_take_turns_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("palus.rollout.exchanging.EXCHANGES", 4)
+    seen: dict[int, list[list[float]]] = {}
+
+    class Wide(Counting):
+        def __init__(self, size: int) -> None:
+            self.state_size = size
+
+        def act(
+            self, observations: Mapping[str, Tensor], states: Tensor, masks: Tensor | None = None
+        ) -> tuple[Tensor, Tensor | None, Tensor]:
+            seen.setdefault(self.state_size, []).append(states[0].tolist())
+            return super().act(observations, states, masks)
+
+    cast: list[int] = []
+
+    def seats(k: int) -> list[Seat]:
+        cast.append(k)
+        return [Seat(0, True), Seat(FROZEN + len(cast) % 2, False)]
+
+    both = News({}, {"B?team=0": steps((1, 0, 0)), "B?team=1": steps((2, 0, 0))})
+    games = collector(Story([both]), rows=8, spec=TWO_TEAMS, cast=seats, load=lambda k: Wide(3 - 3 * (k - FROZEN)))
+    first, second = one(games.collect()), one(games.collect())
+    assert (first.states.tolist(), second.states.tolist(), second.last_states.shape) == ([[0.0]], [[8.0]], (1, 1))
+    assert second.final_states.tolist() == [[16.0]]
+    assert seen[3][:5] == [[0.0] * 3, [1.0] * 3, [2.0] * 3, [3.0] * 3, [0.0] * 3] and seen[0][0] == []
 
 
 def test_the_game_s_statistics_are_put_together_until_a_summary_takes_them() -> None:

@@ -139,22 +139,23 @@ class Buffer:
         """Decisions that nobody learns from, in matches that somebody learns from."""
         return int((self.table.active[page, :-1] & ~self._lost[page] & (self._learners[page, :-1] == NOBODY)).sum())
 
-    def rollout(self, page: int, learner: int, with_values: bool) -> tuple[Rollout, float]:
+    def rollout(self, page: int, learner: int, state_size: int, with_values: bool) -> tuple[Rollout, float]:
         """A page as a policy may learn from it, and the mean entropy of its decisions in nats, 0 when it took none.
 
-        Views, except for rewards, truncations and activity.
+        state_size: floats of its memory; others who decide here may have more. Views, except for rewards, truncations
+        and activity.
         """
         table = self.table
         present = table.active[page] & ~self._lost[page] & (self._learners[page] == learner)
         active = present[:-1]
         truncated = table.truncated[page] & active
-        finals, final_states = self._finals(page, truncated)
+        finals, final_states = self._finals(page, truncated, state_size)
         observations = {name: array[page] for name, array in table.observations.items()}
         rollout = Rollout(
             masks=observations.pop(MASKS, None),
             observations=observations,
-            states=self._states[page],
-            last_states=self._last_states[page],
+            states=self._states[page, :, :state_size],
+            last_states=self._last_states[page, :, :state_size],
             actions=self._actions[page],
             log_probs=self._log_probs[page],
             parameters=self._parameters[page],
@@ -172,19 +173,19 @@ class Buffer:
         )
         return rollout, float(self._entropies[page][active].mean()) if active.any() else 0.0
 
-    def _finals(self, page: int, truncated: Bool) -> tuple[dict[str, AnyArray], F32]:
+    def _finals(self, page: int, truncated: Bool, state_size: int) -> tuple[dict[str, AnyArray], F32]:
         """Last observations of truncated episodes and the memory then, in the order of `np.argwhere(truncated)`."""
         cuts = self._cuts[page]
         if not truncated.any():
             none = {name: array[:0] for name, array in self.table.aside.items() if name != MASKS}
-            return none, self.states[:0]
+            return none, self.states[:0, :state_size]
         decisions, rows = (np.concatenate([getattr(cut, name) for cut in cuts]) for name in ("decisions", "rows"))
         # Splits come in any order; what is learned from them must not depend on it.
         order = np.lexsort((rows, decisions))
         order = order[truncated[decisions[order], rows[order]]]
         names = cuts[0].observations
         finals = {name: np.concatenate([cut.observations[name] for cut in cuts])[order] for name in names}
-        return finals, np.concatenate([cut.states for cut in cuts])[order]
+        return finals, np.concatenate([cut.states[:, :state_size] for cut in cuts])[order]
 
     def _seen(self, at: Place, rows: slice | I64) -> dict[str, AnyArray]:
         """What a batch sees, [R, *shape] each."""

@@ -21,7 +21,7 @@ from palus.config.run_file import EnvSettings
 from palus.envs.game import draw_actions, points_of
 from palus.errors import EnvError, LostGameError, ProtocolError, StoppedEarly
 from palus.nn.distributions import Draw, sample
-from palus.rollout.acting import Policies, Policy, memories
+from palus.rollout.acting import Policies, Policy
 from palus.rollout.game_statistics import GameStatistics
 from palus.rollout.learner_stretches import Demand, LearnerStretches
 from palus.rollout.restarts import Restarts
@@ -43,8 +43,8 @@ collector has been told of a learner (`ExchangeCollector.admit`)."""
 @dataclass
 class _Agent:
     """One that waits for what comes of its decision. row: of the decision in the learner's record, -1 where nobody
-    learns from it; state: its memory after it. The sums are of the running episode. group: of its decision, 0: none.
-    casts: the game's when its episode began."""
+    learns from it; state: its memory after it, as wide as that of whoever decides. The sums are of the running episode.
+    group: of its decision, 0: none. casts: the game's when its episode began."""
 
     state: F32
     row: int = -1
@@ -97,9 +97,8 @@ class ExchangeCollector:
         self._games, self._start = [_Played(env) for env in games], start
         self._restarts, self._seed, self._meet = Restarts(settings), seed, meet
         self._draws = dict(draws)
-        self._sizes: dict[str, int] = {}
         self._records: dict[int, LearnerStretches] = {}
-        self._learn(spec, demands, learners, memories(everybody), cast)
+        self._learn(spec, demands, learners, cast)
         self._parameters: Mapping[str, Value] = {}
         self._untold = False
         self._idle = 0
@@ -116,16 +115,14 @@ class ExchangeCollector:
         spec: GameSpec,
         demands: Mapping[int, Demand],
         learners: Mapping[int, tuple[str, Policy]],
-        sizes: Mapping[str, int],
         cast: Cast,
     ) -> None:
-        """Take in what the game has, and who learns it. sizes: floats of memory by behavior."""
+        """Take in what the game has, and who learns it."""
         self._spec, self._cast = spec, cast
         self._kinds = {agent.name: spec.behavior(agent.behavior) for agent in spec.agents}
         self._places = {agent.name: place for place, agent in enumerate(spec.agents)}
-        self._sizes |= {b.name: sizes.get(b.name, 0) for b in spec.behaviors if b.name not in self._sizes}
-        for policy, (behavior, _) in learners.items():
-            self._records[policy] = LearnerStretches(demands[policy], spec.behavior(behavior), self._sizes[behavior])
+        for policy, (behavior, acting) in learners.items():
+            self._records[policy] = LearnerStretches(demands[policy], spec.behavior(behavior), acting.state_size)
 
     def admit(
         self,
@@ -139,7 +136,7 @@ class ExchangeCollector:
         demands, learners: the new ones; cast, draws: for all."""
         for policy, (_, acting) in learners.items():
             self.policies.publish(policy, acting)
-        self._learn(spec, demands, learners, memories(learners), cast)
+        self._learn(spec, demands, learners, cast)
         self._draws.update(draws)
         for k, game in enumerate(self._games):
             seats = {agent.name: seat for agent, seat in zip(spec.agents, cast(k), strict=True)}
@@ -151,7 +148,7 @@ class ExchangeCollector:
         """Play on for one rollout. Raises WorkerError when games are lost faster than they may be replaced,
         ProtocolError when one breaks the protocol, EnvError when nobody asks for a learner's decision, StoppedEarly
         when `stopped` says so: games may take minutes for one."""
-        self._episodes, self._matches, self._ghosts = [], [], dict.fromkeys(self._sizes, 0)
+        self._episodes, self._matches, self._ghosts = [], [], {b.name: 0 for b in self._spec.behaviors}
         if not self._started:
             self._started = True
             for k in range(len(self._games)):
@@ -215,8 +212,12 @@ class ExchangeCollector:
         game.casts += bool(changed)
         for (name, _), agent in game.agents.items():
             if name in changed:
-                agent.row, agent.state = -1, np.zeros_like(agent.state)
+                agent.row, agent.state = -1, self._empty_memory(game.seats[name].policy)
         self._close_stretches(k, changed)
+
+    def _empty_memory(self, policy: int) -> F32:
+        """Of an agent that this policy decides for."""
+        return np.zeros(self.policies[policy].state_size, np.float32)
 
     def _close_stretches(self, k: int, names: Container[str]) -> None:
         """No more decisions follow on those of these behavior ids in a game."""
@@ -372,15 +373,15 @@ class ExchangeCollector:
 
     def _act(self, policy: int, kind: str, batch: Sequence[tuple[int, str, Steps]]) -> F32:
         """One forward pass. Returns the actions [n, A] of the whole batch; what is learned from is recorded."""
-        spec, S = self._spec.behavior(kind).actions, self._sizes[kind]
+        spec = self._spec.behavior(kind).actions
         record, deciding = self._records.get(policy), list[_Agent]()
         grouped = record is not None and record.demand.grouped
         for k, name, steps in batch:
             agents, casts = self._games[k].agents, self._games[k].casts
             for number, group in zip(steps.agent.tolist(), steps.group.tolist(), strict=True):
-                agent = agents.setdefault((name, number), _Agent(np.zeros(S, np.float32), casts=casts))
+                agent = agents.setdefault((name, number), _Agent(self._empty_memory(policy), casts=casts))
                 if grouped and agent.length and group != agent.group:  # it goes on in a row of another group
-                    agent.state = np.zeros(S, np.float32)
+                    agent.state = self._empty_memory(policy)
                 deciding.append(agent)
         names = batch[0][2].observations
         seen: dict[str, AnyArray] = {

@@ -133,7 +133,9 @@ class WorkerCollector:
             self._hold()
         page = self._released % self._pages
         found = {
-            policy: self._buffers[behavior].rollout(page, policy, policy not in self.policies.without_values)
+            policy: self._buffers[behavior].rollout(
+                page, policy, self.policies[policy].state_size, policy not in self.policies.without_values
+            )
             for policy, behavior in self._behavior.items()
         }
         rollouts = {policy: rollout for policy, (rollout, _) in found.items()}
