@@ -311,6 +311,30 @@ def test_an_episode_that_was_taken_over_amid_a_match_is_not_told_of_after_a_rest
     assert [len(rows.collect().episodes) for rows in (first, other, older)] == [0, 0, 2]
 
 
+def test_who_comes_in_mid_run_may_remember_more_than_all_before_and_does_after_a_restore(monkeypatch):
+    monkeypatch.setattr("palus.envs.toy.DuelToy.ROUNDS", 8)
+    seen = []
+
+    class Remembering(Linear):
+        state_size = 3
+
+        def act(self, observations, states, masks=None):
+            seen.append(states.tolist())
+            return *super().act(observations, states, masks)[:2], states + 1
+
+    def duel():
+        env, weights = envs.make("DuelToy", 1), torch.zeros(4, 3)
+        acting, cast = {0: ("DuelToy", Linear(weights))}, lambda slot: seats(env, 0, 0)
+        return InProcessCollector(env, acting, cast, 2, 1, {0: 1}, lambda policy: Remembering(weights))
+
+    first, other = duel(), duel()
+    first.collect()
+    other.load(first.save())
+    for rows in (first, other):
+        rows.collect()
+    assert seen == [[[float(t)] * 3] for t in (0, 1, 2, 3, 2, 3)]
+
+
 def test_a_second_thread_changes_nothing():
     one, two = duel_collector(), duel_collector(threads=2)
     for _ in range(3):

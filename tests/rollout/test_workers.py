@@ -237,6 +237,10 @@ def test_a_seat_that_does_not_learn_plays_with_the_newest_weights_and_leaves_no_
 class Remembering(CountingPolicy):
     state_size = 3
 
+    def act(self, observations, states, masks=None):
+        assert states.shape[1] == 3
+        return super().act(observations, states, masks)
+
 
 def test_each_learns_from_a_memory_as_wide_as_its_own() -> None:
     policies, options = {0: CountingPolicy(), 1: Remembering()}, {"truncate": True, "sampling": {"workers": 0}}
@@ -248,6 +252,28 @@ def test_each_learns_from_a_memory_as_wide_as_its_own() -> None:
             np.testing.assert_array_equal(rollout.last_states[own], np.full((4, size), 4.0))
             np.testing.assert_array_equal(rollout.final_states, np.full((4, size), 5.0))
             assert rollout.states.shape == (8, size)
+
+
+@pytest.mark.parametrize("sampling", MODES)
+def test_who_comes_in_mid_run_may_remember_more_than_all_before(sampling) -> None:
+    """It plays the second match of a game."""
+    casts = Counter()
+
+    def cast(game):
+        casts[game] += 1
+        return [Seat(0, True), Seat(FROZEN if casts[game] == 2 else 0, False)]
+
+    late = Remembering(3)
+    with counting_collector(8, horizon=3, agents=2, cast=cast, load=lambda policy: late, sampling=sampling) as s:
+        seen = []
+        for _ in range(4):
+            page, _ = own(played(s))
+            assert page.states.shape == page.last_states.shape == (8, 1)
+            told = page.observations["obs"][:-1, :, DECISION], page.parameters[:, :, CHOICES], page.versions[:, 1]
+            seen += [array.copy() for array in told]
+        # Who remembers counts along, whoever it is.
+        np.testing.assert_array_equal(np.concatenate(seen[0::3]), np.concatenate(seen[1::3]))
+        assert np.concatenate(seen[2::3]).tolist() == [0] * 5 + [3] * 5 + [0] * 2
 
 
 class Squashing(CountingPolicy):

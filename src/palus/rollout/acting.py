@@ -41,6 +41,12 @@ def memories(policies: Mapping[int, tuple[str, Policy]]) -> dict[str, int]:
     return sizes
 
 
+def widened(states: F32, size: int) -> F32:
+    """Memories [..., S] with room for `size` floats each: the same array where there is."""
+    lacking = size - states.shape[-1]
+    return states if lacking <= 0 else np.pad(states, [(0, 0)] * (states.ndim - 1) + [(0, lacking)])
+
+
 class Policies:
     """All policies by id. Several threads may act side by side, while none is exchanged.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from palus.errors import EnvError
 from palus.nn.distributions import Draw, sample
-from palus.rollout.acting import Policies
+from palus.rollout.acting import Policies, widened
 from palus.rollout.layout import BehaviorRows, Table
 from palus.rollout.rollout import Rollout, Seat
 from palus.types import F32, F64, I64, MASKS, AnyArray, Bool
@@ -65,9 +65,13 @@ class Buffer:
         self._states, self._last_states = (np.zeros((n, B, state_size), np.float32) for _ in range(2))
         self._cuts: list[list[_Cut]] = [[] for _ in range(n)]
 
-    def seat(self, game: int, seats: Sequence[Seat], shaping: Mapping[int, F64]) -> None:
+    def seat(self, game: int, seats: Sequence[Seat], policies: Policies, shaping: Mapping[int, F64]) -> None:
         """Who decides in a game that begins, and what pays them: policy id -> numbers, where not the game's own."""
         own = [seats[agent] for agent in self.roster.agents]
+        size = max(policies[seat.policy].state_size for seat in own)
+        self.states, self._states, self._last_states = (
+            widened(states, size) for states in (self.states, self._states, self._last_states)
+        )
         rows = self.roster.rows(range(game, game + 1))
         self.policies[rows] = [seat.policy for seat in own]
         nobody = NOBODY if any(seat.learns for seat in seats) else UNWATCHED

@@ -300,6 +300,8 @@ class InProcessCollector:
         if not self._started:
             return
         self.env.set_state(state["env"])
+        for others in self._others:  # may have met who remembers more than those that are known at the start
+            others.give_room(state[f"states {others.behavior.name}"].shape[1])
         for name, array in self._running().items():
             if name != "partial" or name in state:  # not in those of older versions
                 array[:] = state[name]

@@ -19,7 +19,7 @@ from palus.nn.crowd import Crowd, act_in_step
 from palus.nn.distributions import Draw, sample, told
 from palus.nn.network import Network
 from palus.nn.place import CPU, Placement
-from palus.rollout.acting import Answer, Policies, Policy, asked, fetched, kept
+from palus.rollout.acting import Answer, Policies, Policy, asked, fetched, kept, widened
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I32, I64, MASKS, AnyArray, BehaviorSpec, Bool, Step
 
@@ -223,8 +223,8 @@ class Learning:
 class Others:
     """The agents of one behavior that nobody learns from: rows in blocks, one for each policy that plays them.
 
-    state_size: floats of memory, the most of any policy of the behavior. scripts: by policy id, who reads the game
-    itself in place of observations.
+    state_size: floats of memory, the most of any policy that is known; who comes later brings its room. scripts: by
+    policy id, who reads the game itself in place of observations.
     """
 
     def __init__(
@@ -276,6 +276,10 @@ class Others:
         ends = [*first.tolist(), len(seats)]
         self.blocks = list(zip(policies[first].tolist(), ends[:-1], ends[1:], strict=True))
 
+    def give_room(self, size: int) -> None:
+        """Have room for memories of `size` floats."""
+        self.states = widened(self.states, size)
+
     def look(self) -> None:
         """Write what the agents see now."""
         if MASKS in self._room:
@@ -284,10 +288,11 @@ class Others:
 
     def ask(self, policies: Policies) -> None:
         """Ask who plays the rows about what was looked at: a device works at it from now on, a CPU when they act."""
-        self._acting = self.states[self._seats]
         asked_for = [
             (policies[number], slice(first, end)) for number, first, end in self.blocks if number not in self._scripts
         ]
+        self.give_room(max((policy.state_size for policy, _ in asked_for), default=0))
+        self._acting = self.states[self._seats]
         self._answers = self._asked_here(asked_for) if self._place.compiled else self._asked_there(asked_for)
 
     def act(self, policies: Policies, seed: int, tick: int) -> None:

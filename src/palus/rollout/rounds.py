@@ -258,10 +258,8 @@ class Rounds:
             seats = self._seats[game] = tuple(self._cast(self._first + game))
             self._age[game], self._recast[game] = 0, False
             paid = {seat.policy: self._shaping.get(seat.policy, self._default) for seat in seats}
-            for policy in paid:
-                self._policies[policy]  # have it at hand
             for buffer in self._buffers:
-                buffer.seat(game, seats, paid)
+                buffer.seat(game, seats, self._policies, paid)
         if self._policies.retired:
             self._policies.forget(self.in_play)
 
