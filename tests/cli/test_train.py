@@ -245,7 +245,10 @@ palus: {env: SoccerTwos, env_options: {wad: x}, baselines: [nobody]}
             "palus.env_options: game doom_basic refuses its options: wat: no such option; did you mean wad?",
         ),
         (("doom-basic", "behaviors.doom_basic.self_play={}"), "doom_basic.self_play: doom_basic has one side only"),
-        (("doom-basic", "palus.sampling.workers=7"), "behaviors.doom_basic: buffer_size / time_horizon ="),
+        (
+            ("doom-basic", "palus.sampling.workers=7"),
+            "agents, which palus.sampling cannot divide into 7 workers x any",
+        ),
     ],
 )
 def test_check_asks_the_game(words, message, tmp_path):

@@ -8,7 +8,7 @@ from palus.config import load_run
 from palus.config.appo import Sampling
 from palus.errors import ConfigError
 from palus.rollout import plan
-from palus.rollout.plan import WorkerPlan, cores_for, plan_workers, worker_rows
+from palus.rollout.plan import WorkerPlan, cores_for, plan_workers, worker_games
 
 
 def test_games_of_a_split_lie_together() -> None:
@@ -44,9 +44,9 @@ def test_without_workers_there_is_one_split_and_one_game_may_be_all() -> None:
 @pytest.mark.parametrize(
     ("settings", "rows", "agents", "message"),
     [
-        ({"workers": 3}, 32, 1, "32 rows = 32 games .* 3 workers x any number of games; .* a multiple of 3"),
+        ({"workers": 3}, 32, 1, "32 games of 1 agents.* 3 workers x any number of games; make them a multiple of 3 "),
         ({"workers": 3, "splits": 2}, 32, 1, "3 workers x any number of games in 2 splits.* a multiple of 6"),
-        ({"workers": 2, "games_per_worker": 8}, 32, 1, "2 workers x 8 games; .* time_horizon 16"),
+        ({"workers": 2, "games_per_worker": 8}, 32, 1, "2 workers x 8 games; make them 16 "),
         ({"workers": 2}, 33, 2, "33 rows, but a game has 2 agents"),
     ],
 )
@@ -80,7 +80,6 @@ def test_one_worker_fewer_than_cores_leaves_one_to_whoever_decides_on_a_device(m
 def test_games_of_a_trainer_with_a_replay_buffer_do_not_follow_from_its_size(more: list[str], games: int) -> None:
     sac = ["behaviors.SoccerTwos.trainer_type=sac", "palus.num_matches=0"]
     run = load_run("debug", [*sac, *more])
-    rows = worker_rows(run, agents=4, learning=2)
-    assert rows == 4 * games
-    plan = plan_workers(run.palus.sampling, rows, agents=4)
+    assert worker_games(run, learning=2) == games
+    plan = plan_workers(run.palus.sampling, 4 * games, agents=4)
     assert plan.processes * plan.splits * plan.games == games

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from palus.config.trainer import PpoBehavior
 from palus.envs import GameSource
 from palus.rollout.making import demands_of
 from palus.run.misfits import known_game, misfits
+from palus.train import Run
 from palus.trust import Trust
 
 MINE = Trust(frozenset({"countdown"}))
@@ -88,6 +90,53 @@ def test_groups_that_worker_processes_would_tear_apart_are_refused(tmp_path: Pat
     assert "groups of 1 and 2 agents, which worker processes cannot keep together" in fault
     assert not any("groups" in line for line in found(tmp_path, "ppo", "countdown:CountdownOfThree", "C"))
     assert found(tmp_path, "poca", "countdown:Countdown", "C") == []
+
+
+STRIKERS = "Striker: BEHAVIOR, Goalie: BEHAVIOR"
+
+
+@pytest.mark.parametrize(
+    ("behaviors", "size", "palus", "faults"),
+    [
+        (STRIKERS, 128, "env: StrikersVsGoalie", []),
+        (
+            STRIKERS,
+            192,
+            "env: StrikersVsGoalie",
+            [
+                "behaviors.Striker: buffer_size / time_horizon = 3 rows, but 2 agents of a game learn; "
+                "make buffer_size a multiple of time_horizon x 2"
+            ],
+        ),
+        ("SoccerTwos: BEHAVIOR", 128, "env: SoccerTwos", []),
+        ("SoccerTwos: BEHAVIOR", 256, "env: SoccerTwos, league: {learn: all_teams}", []),
+        (
+            "SoccerTwos: BEHAVIOR",
+            128,
+            "env: SoccerTwos, league: {learn: all_teams}",
+            [
+                "behaviors.SoccerTwos: buffer_size / time_horizon = 2 rows, but 4 agents of a game learn; "
+                "make buffer_size a multiple of time_horizon x 4"
+            ],
+        ),
+        ("Striker: BEHAVIOR", 128, "env: SoccerTwos", ["behaviors.Striker: SoccerTwos has no behavior of that name"]),
+    ],
+)
+def test_games_in_workers_follow_from_those_who_learn_for_the_first_behavior(
+    behaviors: str, size: int, palus: str, faults: list[str], tmp_path: Path
+) -> None:
+    behavior = f"{{trainer_type: ppo, hyperparameters: {{batch_size: 64, buffer_size: {size}}}, self_play: {{}}}}"
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        f"{{behaviors: {{{behaviors.replace('BEHAVIOR', behavior)}}}, "
+        f"palus: {{{palus}, baseline_interval: 0, sampling: {{collector: workers, workers: 0}}}}}}"
+    )
+    found = misfits(load_run(path))
+    assert [fault.partition("; rename")[0] for fault in found] == faults
+    if not faults:  # the start has nothing against it either
+        run = load_run(path).changed(checkpoint_settings={"results_dir": str(tmp_path)}, palus={"matmul": "highest"})
+        with contextlib.closing(Run(run, log=lambda level, text: None)) as started:
+            assert "x 64 decisions" in started.collector.describe()[0]
 
 
 def test_a_trainer_that_learns_from_groups_says_so_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from palus.league.roles import RESET, Candidate, is_frozen
 from palus.league.strength import kept
 from palus.league.turns import Turns
 from palus.ratings.elo import expected_score
+from palus.rollout.plan import rows_per_match
 from palus.rollout.rollout import FROZEN, FinishedMatch, Seat
 from palus.types import GameSpec
 
@@ -104,10 +105,8 @@ class League:
 
     def rows_per_match(self, contender: Contender) -> int:
         """The most agents of a match that learn for this learner."""
-        agents = self.spec.agents_of(contender.behavior)
-        if contender.self_play is None or contender.mirrors or self.turns.all_learn:
-            return len(agents)
-        return max(sum(self.spec.agents[i].team == side for i in agents) for side in self.spec.sides)
+        past, mirrors = contender.self_play is not None, contender.mirrors
+        return rows_per_match(self.spec, contender.behavior, past=past, mirrors=mirrors, all_teams=self.turns.all_learn)
 
     # -- who sits where -------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from palus.rollout.acting import Policy
 from palus.rollout.collector import InProcessCollector
 from palus.rollout.exchanging import ExchangeCollector, Meet
 from palus.rollout.learner_stretches import Demand
-from palus.rollout.plan import OUT_OF_SIGHT, Share, in_workers, plan_matches, worker_rows
+from palus.rollout.plan import OUT_OF_SIGHT, Share, in_workers, plan_matches, worker_games
 from palus.rollout.rollout import Cast, Collector
 from palus.rollout.workers import WorkerCollector
 from palus.spinning import spinners, take_threads
@@ -119,9 +119,7 @@ def make_collector(
         )
     if scripts:
         raise ConfigError(OUT_OF_SIGHT)
-    rows = worker_rows(run, spec.num_agents, rows)
-    if rows % spec.num_agents == 0:  # else `WorkerCollector` says what is wrong
-        rows = share.of(rows // spec.num_agents, "buffer_size / time_horizon") * spec.num_agents
+    rows = share.of(worker_games(run, rows), "buffer_size / time_horizon") * spec.num_agents
     return WorkerCollector(
         source.single, spec, sampling,
         rows=rows, horizon=next(iter(run.behaviors.values())).time_horizon, seed=seed,

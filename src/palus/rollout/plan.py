@@ -11,6 +11,7 @@ from palus.config import RunFile
 from palus.config.appo import Sampling
 from palus.envs import GameSource
 from palus.errors import ConfigError
+from palus.types import GameSpec
 
 OUT_OF_SIGHT = (
     "palus.league.members: a scripted player reads the game itself, which runs in worker processes here; name model "
@@ -84,12 +85,28 @@ def plan_matches(run: RunFile, rows: int) -> tuple[int, int]:
     return matches, -(-size // (matches * rows))
 
 
-def worker_rows(run: RunFile, agents: int, learning: int) -> int:
-    """Rows of all agents, so that those that learn fill a rollout in `time_horizon` decisions. learning: of a match."""
+def rows_per_match(spec: GameSpec, behavior: str, *, past: bool, mirrors: bool, all_teams: bool) -> int:
+    """The most agents of a match that learn for a learner of a behavior of the game. past: it meets past selves;
+    mirrors: as `Contender.mirrors`; all_teams: `palus.league.learn`."""
+    agents = spec.agents_of(behavior)
+    if not past or mirrors or all_teams:
+        return len(agents)
+    return max(sum(spec.agents[i].team == side for i in agents) for side in spec.sides)
+
+
+def worker_games(run: RunFile, learning: int) -> int:
+    """Games in workers, so that those who learn fill a rollout in `time_horizon` decisions. learning: agents of a
+    match, for the first behavior. ConfigError, with the arithmetic, where these do not divide the rollout."""
     first, s = next(iter(run.behaviors.values())), run.palus.sampling
     share = s.games_per_worker or _splits(s, False)[0]
     matches = run.palus.num_matches or max(s.workers, 1) * share
-    return first.rollout_rows(learning, matches) // first.time_horizon * agents // learning
+    rows = first.rollout_rows(learning, matches) // first.time_horizon
+    if rows < learning or rows % learning:
+        raise ConfigError(
+            f"buffer_size / time_horizon = {rows} rows, but {learning} agents of a game learn; "
+            f"make buffer_size a multiple of time_horizon x {learning}"
+        )
+    return rows // learning
 
 
 def _splits(settings: Sampling, beside: bool) -> list[int]:
@@ -109,10 +126,7 @@ def plan_workers(
     """
     games = rows // agents
     if games < 1 or rows % agents:
-        raise ConfigError(
-            f"buffer_size / time_horizon = {rows} rows, but a game has {agents} agents; "
-            f"make buffer_size a multiple of time_horizon x {agents}"
-        )
+        raise ConfigError(f"{rows} rows, but a game has {agents} agents; make them a multiple of {agents}")
     share, cores = settings.games_per_worker, max(physical_cores() // neighbours, 1)
     for splits in _splits(settings, beside):
         workers = settings.workers
@@ -124,10 +138,10 @@ def plan_workers(
             return WorkerPlan(workers, splits, games // (processes * splits))
     asked = f"{workers} workers x {share or 'any number of'} games" + (f" in {splits} splits" if splits > 1 else "")
     raise ConfigError(
-        f"buffer_size / time_horizon = {rows} rows = {games} games of {agents} agents, which palus.sampling cannot "
-        f"divide into {asked}; make buffer_size / time_horizon "
-        + (f"{agents * processes * share}" if share else f"a multiple of {agents * processes * splits}")
-        + ", or change workers, games_per_worker, splits or, of sac, palus.num_matches"
+        f"{games} games of {agents} agents, which palus.sampling cannot divide into {asked}; make them "
+        + (f"{processes * share}" if share else f"a multiple of {processes * splits}")
+        + " (buffer_size / time_horizon / agents that learn), or change workers, games_per_worker, splits or, of sac, "
+        "palus.num_matches"
     )
 
 

@@ -15,7 +15,7 @@ from palus.envs import GameSource, arena_games
 from palus.envs.drawing import draw
 from palus.envs.protocol import MultiAgentEnv
 from palus.errors import ConfigError, DemonstrationError, EnvError, ModelError, TrustError
-from palus.rollout.plan import OUT_OF_SIGHT, in_workers, plan_matches, plan_workers, worker_rows
+from palus.rollout.plan import OUT_OF_SIGHT, in_workers, plan_matches, plan_workers, rows_per_match, worker_games
 from palus.run.members import find_guests
 from palus.trust import NOBODY, Trust
 from palus.types import BehaviorSpec, GameSpec
@@ -216,10 +216,12 @@ def _of_workers(run: RunFile, spec: GameSpec) -> Iterator[str]:
                 "agents, which worker processes cannot keep together; set palus.sampling.collector to in_process"
             )
     name, behavior = next(iter(run.behaviors.items()))
-    agents, one_side = spec.num_agents, behavior.self_play is not None and not behavior.mirrors
-    learning = max(spec.teams.count(side) for side in spec.sides) if one_side else agents
-    rows = worker_rows(run, agents, learning)
+    past, all_teams = behavior.self_play is not None, run.palus.league.learn == "all_teams"
+    kind = name if spec.agents_of(name) else ""
+    learning = rows_per_match(spec, kind, past=past, mirrors=behavior.mirrors, all_teams=all_teams)
+    if not learning:  # it is none of the game's, as was said
+        return
     try:
-        plan_workers(run.palus.sampling, rows, agents)
+        plan_workers(run.palus.sampling, worker_games(run, learning) * spec.num_agents, spec.num_agents)
     except ConfigError as error:
         yield f"behaviors.{name}: {error}"
