@@ -191,6 +191,25 @@ def test_cloning_stops_when_its_steps_are_over(shown: str) -> None:
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
+def test_cloning_and_signals_may_come_where_a_run_begins_from_another_and_not_where_it_goes_on(
+    trainer: str, shown: str
+) -> None:
+    one, other = "reward_signals={rnd: {}}", "reward_signals={curiosity: {}}"  # each has one value
+    settings = ("hyperparameters=null", "hyperparameters.batch_size=64") if trainer == "sac" else ()
+    source = TRAINERS[trainer](behavior_of(trainer, *settings, one), Aim.spec, torch.float32, 0)
+    behavior = behavior_of(trainer, *settings, other, f"behavioral_cloning.demo_path={shown}")
+    heir = TRAINERS[trainer](behavior, Aim.spec, torch.float32, 1)
+    untaught = heir.learned_signals["curiosity"].state_dict()
+    with pytest.raises(ValueError, match=r"nothing of reward_signals\.curiosity and behavioral_cloning, which the run"):
+        heir.load_state_dict(source.state_dict())
+    heir.begin_from(source.state_dict())
+    for name, weights in source.network.arrays().items():
+        assert np.array_equal(weights, heir.network.arrays()[name])
+    assert str(heir.learned_signals["curiosity"].state_dict()) == str(untaught)
+    heir.update(Play(heir, Aim(), T=4).collect(), 0)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
 def test_signals_and_cloning_go_on_from_a_checkpoint_bit_by_bit(trainer: str, shown: str) -> None:
     settings = () if trainer != "sac" else (
         "hyperparameters=null", "hyperparameters.batch_size=64", "hyperparameters.steps_per_update=200",

@@ -368,13 +368,16 @@ class Learner:
         self.begin_from(donor.state_dict())
 
     def begin_from(self, state: Mapping[str, Any]) -> None:
-        """The same, from another learner's `state_dict`. Raises what `load_state_dict` raises."""
+        """The same, from another learner's `state_dict`; what that lacks of cloning and signals stays as it is.
+
+        Raises what `load_state_dict` raises."""
         own = {"generator": self.generator.get_state(), "version": self.network.version + 1, "updates": self.updates}
-        self.load_state_dict({**state, **own})
+        present = self._beside()
+        signals = {"signals": present.get("signals", {}) | state.get("signals", {})}
+        self.load_state_dict({**present, **state, **signals, **own})
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next update depends on."""
-        learned = {name: signal.state_dict() for name, signal in self.learned_signals.items()}
         return {
             "network": self.network.arrays(),
             "network_settings": self.network.settings.model_dump(mode="json"),
@@ -382,8 +385,15 @@ class Learner:
             "generator": self.generator.get_state(),
             "version": self.network.version,
             "updates": self.updates,
-            **({"signals": learned} if learned else {}),
             **({"int8": self.network.int8.ranges} if self.network.int8 is not None else {}),
+            **self._beside(),
+        }
+
+    def _beside(self) -> dict[str, Any]:
+        """Of `state_dict`, what there is beside network and optimiser."""
+        learned = {name: signal.state_dict() for name, signal in self.learned_signals.items()}
+        return {
+            **({"signals": learned} if learned else {}),
             **({"cloning": self.cloning.state_dict()} if self.cloning is not None else {}),
         }
 
@@ -391,6 +401,12 @@ class Learner:
         """Continue where `state_dict` was taken. KeyError, ValueError or ModelError when it is of another shape."""
         if "network_settings" in state:  # not in those of older versions, nor of ML-Agents
             refuse_another(state["network_settings"], self.network.settings, self.spec)
+        known = state.get("signals", {})
+        lacking = [f"reward_signals.{name}" for name in self.learned_signals if name not in known]
+        if self.cloning is not None and "cloning" not in state:
+            lacking.append("behavioral_cloning")
+        if lacking:
+            raise ValueError(f"it knows nothing of {' and '.join(lacking)}, which the run file has")
         kinds, normalized = ("plain", "normalised"), RETURN_PREFIX + "running_mean" in state["network"]
         if normalized != (self.network.returns is not None):
             raise ValueError(

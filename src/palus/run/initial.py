@@ -115,8 +115,8 @@ def initialize(trainees: Sequence[Trainee], home: RunFolder | None, warn: Callab
             trainee.learner.begin_from(state)
         except (KeyError, IndexError, RuntimeError, ValueError, TypeError, ModelError) as error:
             raise CheckpointError(
-                f"{path}: does not fit behavior {trainee.name} ({error}); its trainer and network_settings have to "
-                "be those of the run that it comes from."
+                f"{path}: does not fit behavior {trainee.name} ({error}); its trainer, network_settings and number of "
+                "reward_signals have to be those of the run that it comes from."
             ) from error
         trainee.step = steps if home is not None else 0
         if home is not None:
