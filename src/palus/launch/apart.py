@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
@@ -41,15 +41,25 @@ class Ending:
 
 
 class Training:
-    """A run that trains apart. Its end has to be waited for by `ending`."""
+    """A run that trains apart. Its end has to be waited for by `ending`.
+
+    Only its own end of the pipe, which closes with it, says whether it is over: the server that it was forked from, by
+    which multiprocessing would know, also ends by a signal to all processes at once, and the run trains on.
+    """
 
     def __init__(self, process: ForkServerProcess, told: Connection) -> None:
         self._process, self._told = process, told
+        self._said: Ending | None = None
+        self._over = False
 
-    def wait(self, timeout_s: float) -> bool:
-        """Whether it is over, after at most that time."""
-        self._process.join(timeout_s)
-        return not self._process.is_alive()
+    def wait(self, timeout_s: float | None) -> bool:
+        """Whether it is over, after about that time at most; None waits for it."""
+        while not self._over and self._told.poll(timeout_s):
+            try:
+                self._said = self._told.recv()  # from our own child
+            except EOFError:
+                self._over = True
+        return self._over
 
     @property
     def pid(self) -> int:
@@ -59,23 +69,29 @@ class Training:
 
     def ask(self) -> None:
         """Let it end its iteration, save and end; at once where it has not begun yet."""
-        if self._process.is_alive():
-            self._process.terminate()
+        self._send(signal.SIGTERM)
 
     def kill(self) -> None:
         """End it at once."""
-        self._process.kill()
+        self._send(signal.SIGKILL)
+        self.wait(None)
         self._process.join()
+
+    def _send(self, number: signal.Signals) -> None:
+        if not self.wait(0.0):
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     @property
     def ending(self) -> Ending:
         """After the end."""
-        try:
-            return self._told.recv()  # type: ignore[no-any-return]  # from our own child
-        except EOFError:
-            code = self._process.exitcode or 0
-            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            return Ending(f"its process ended by {how} before it was done", crashed=True)
+        self.wait(None)
+        self._process.join()
+        if self._said is not None:
+            return self._said
+        code = self._process.exitcode or 0
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return Ending(f"its process ended by {how} before it was done", crashed=True)
 
 
 @contextmanager
@@ -97,7 +113,7 @@ def training(run: RunFile, log: Path, *, resume: bool, trust: Trust, berth: Bert
         yield own
     except Exception:
         own.ask()
-        process.join()
+        own.wait(None)
         raise
     finally:
         own.kill()
