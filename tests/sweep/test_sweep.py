@@ -31,6 +31,7 @@ from palus.config.source import Source
 from palus.errors import ConfigError, PalusError
 from palus.launch.apart import Ending
 from palus.progress import PROGRESS, ProgressWriter
+from palus.run.folder import RunFolder
 from palus.sweep import study as study_module
 from palus.sweep.objective import Objective
 from palus.sweep.outcome import importances, rows, write_outcome
@@ -198,6 +199,60 @@ def test_an_interrupted_trial_goes_on_from_its_checkpoint(
     resumed = re.search(r"Resuming training from step (\d+)", (folder / "seed-0.log").read_text())
     assert resumed is not None and 0 < int(resumed[1]) < 3000
     assert not trial_folder(tmp_path, 0).exists()
+
+
+class GoingOn:
+    """A run that reports every five seconds of training, from its checkpoint of 15 s on where there is one. It moves 25
+    seconds on whenever somebody waits for it, but for the first time."""
+
+    ending = Ending()
+
+    def __init__(self, run: RunFile) -> None:
+        settings = run.checkpoint_settings
+        self.folder = RunFolder(Path(settings.results_dir) / settings.run_id, ["MenuToy"])
+        self.writer = ProgressWriter(self.folder.root / PROGRESS)
+        self.at, self.minutes, self.begun = 0, run.palus.max_minutes, False
+
+    def wait(self, timeout_s: float) -> bool:
+        if not self.begun:
+            self.begun = True
+            return False
+        if self.writer.length == 0:
+            self.at = 15 if self.folder.checkpoint.exists() else 0
+            self.end = self.at + self.minutes * 60
+            self.writer.cut_back({0: self.at})
+            self.writer.append({"kind": "run", "max_steps": {"MenuToy": 1000}})
+        for _ in range(5):
+            self.at += 5
+            names = {"kind": "summary", "policy": 0, "behavior": "MenuToy", "step": self.at, "seconds": self.at}
+            self.writer.append({**names, "values": {"Environment/Cumulative Reward": self.at}})
+            if self.at == 15:
+                self.folder.of("MenuToy").mkdir()
+                self.folder.save({"wall_seconds": 15.0})
+            if self.at >= self.end:
+                self.writer.append({"kind": "end", "step": self.at, "seconds": self.at, "finished": False})
+                return True
+        return False
+
+
+def test_a_trial_by_the_clock_that_was_killed_has_its_whole_time_from_the_checkpoint_on(
+    worker: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def going_on(run: RunFile, log: Path, **_: object) -> Iterator[GoingOn]:
+        yield GoingOn(run)
+
+    monkeypatch.setattr(study_module, "training", going_on)
+    own = plan(minutes=1.0)
+    first = worker(own, 1)
+    first.stopped = lambda: any("45" in path.read_text() for path in tmp_path.glob(f"trial-*/seed-0/{PROGRESS}"))
+    assert not first.work()
+    heir = worker(own, 1)
+    assert heir.work()
+    [row] = rows(heir.study, own)
+    assert (row.state, row.values) == ("complete", [60.0])
+    reported = heir.study.trials[1].intermediate_values
+    assert {step: reported[step] for step in (5, 14, 20)} == {5: 15.0, 14: 40.0, 20: 60.0}
 
 
 def test_a_crash_is_told_and_costs_one_trial(worker: Make, tmp_path: Path) -> None:

@@ -29,10 +29,11 @@ from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
-from palus.errors import ConfigError, PalusError, StorageError
+from palus.errors import CheckpointError, ConfigError, PalusError, StorageError
 from palus.files import write_text
 from palus.launch.apart import Training, claimed, training
 from palus.progress import PROGRESS, ProgressReader
+from palus.run.folder import read_checkpoint
 from palus.sweep.objective import MARKS, curve, is_over
 from palus.sweep.plan import Plan
 from palus.trust import Trust
@@ -284,15 +285,18 @@ class Worker:
             if not is_over(lines, self.plan.minutes):
                 resume = any(root.glob("*/checkpoint.pt"))
                 if resume and self.plan.minutes:
-                    left = max(self.plan.minutes - max(line.get("seconds", 0.0) for line in lines) / 60, 0.01)
+                    left = max(self.plan.minutes - _seconds_at_checkpoint(root) / 60, 0.01)
                     run = run.changed(palus={"max_minutes": left})
+                is_own = not lines  # not what a former process told, which this one first cuts back to its checkpoint
                 with training(run, root.with_suffix(".log"), resume=resume, trust=self.trust) as process:
                     while not process.wait(POLL_S):
                         if self.stopped():
                             raise InterruptedTrialError
                         void, news = reader.news()
                         lines = news if void else lines + news
-                        self._report(trial, curves, self._curves(lines))
+                        is_own = is_own or void or any(line["kind"] == "run" for line in news)
+                        if is_own:
+                            self._report(trial, curves, self._curves(lines))
                     self._judge(process)
                 void, news = reader.news()
                 lines = news if void else lines + news
@@ -356,6 +360,14 @@ class Worker:
                 with claimed(old) as free:
                     if free:
                         old.rename(folder)
+
+
+def _seconds_at_checkpoint(root: Path) -> float:
+    """How long a run had trained when it was saved, from where it goes on. Raises TrialError."""
+    try:
+        return float(read_checkpoint(next(root.glob("*/checkpoint.pt")))["wall_seconds"])
+    except CheckpointError as error:
+        raise TrialError(str(error)) from error
 
 
 def describe(labels: Mapping[str, Any]) -> str:
