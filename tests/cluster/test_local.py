@@ -11,8 +11,14 @@ from pathlib import Path
 
 import pytest
 from small_league import assert_whole, plan_of, read, wait, write_file
+from typer.testing import CliRunner
 
+from palus.cli import app
+from palus.cluster import local
+from palus.cluster.plan import LeaguePlan
 from palus.errors import ConfigError
+from palus.launch.apart import Ending
+from palus.store.depot import Depot
 
 
 def command(file: Path, *options: str) -> list[str]:
@@ -83,3 +89,26 @@ def test_a_plan_gives_each_run_its_changes_a_seed_and_its_share_of_the_cores(tmp
 def test_a_plan_that_makes_no_league_says_why(tmp_path: Path, overrides: list[str], options: dict, fault: str) -> None:
     with pytest.raises(ConfigError, match=fault):
         plan_of(write_file(tmp_path), overrides, **options)
+
+
+@pytest.mark.parametrize(
+    ("away", "said"), [(False, "no league has told anything here"), (True, "the storage did not do it")]
+)
+def test_how_a_league_ended_is_told_also_where_its_book_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: bool, said: str
+) -> None:
+    def play_league(plan: LeaguePlan, *_: object) -> dict[str, Ending]:
+        if away:
+            (plan.root / "book" / "ada").mkdir(parents=True)
+            (plan.root / "book" / "ada" / "00000001.jsonl").write_bytes(b"")
+            monkeypatch.setattr(Depot, "get", lost)
+        return {"ada": Ending("its disk is full"), "bob": Ending()}
+
+    def lost(depot: Depot, name: str) -> bytes:
+        with depot._reporting(name):
+            raise ConnectionError
+
+    monkeypatch.setattr(local, "play_league", play_league)
+    result = CliRunner().invoke(app, command(write_file(tmp_path))[3:])
+    assert result.exit_code == 1
+    assert "ada: its disk is full" in result.stderr and said in result.stderr

@@ -16,7 +16,7 @@ from rich.table import Column, Table
 
 from palus.cli.options import FileFirst, TrustOption, told_where
 from palus.cli.output import EXIT_INTERRUPTED, print_json, stderr, stdout
-from palus.errors import ConfigError
+from palus.errors import ConfigError, StorageError
 from palus.trust import Trust
 
 EPILOG = """
@@ -121,7 +121,10 @@ def run(
     for own, ending in endings.items():
         if ending.failure:
             stderr.print(f"[bold red]{own}:[/] {escape(ending.failure)}")
-    _show(plan.storage, as_json=False)
+    try:
+        _show(plan.storage, as_json=False)
+    except (ConfigError, StorageError) as error:  # nothing was told yet, or the storage is away
+        stderr.print(f"[yellow]warning:[/] {escape(str(error))}")
     if stopped():
         stderr.print("Interrupted. The same command goes on.")
         raise typer.Exit(EXIT_INTERRUPTED)
