@@ -43,6 +43,14 @@ def is_file_name(name: str) -> bool:
     return plain and PurePath(name).name == name and not name.startswith(".") and not set(name) & {"\\", ":"}
 
 
+def make_folder(path: Path, option: str) -> None:
+    """Have a folder. option: of the command line, which says where it is. Raises StorageError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{path}: the folder cannot be made ({error.strerror}); choose another {option}") from error
+
+
 def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, forced: bool = True) -> None:
     """Let `write` fill a temporary file beside `path`, force it to disk, then put it in place in one step. Without
     `forced` it takes `force` for the file to outlive a machine that loses its power.

@@ -112,3 +112,13 @@ def test_how_a_league_ended_is_told_also_where_its_book_cannot_be_read(
     result = CliRunner().invoke(app, command(write_file(tmp_path))[3:])
     assert result.exit_code == 1
     assert "ada: its disk is full" in result.stderr and said in result.stderr
+
+
+@pytest.mark.parametrize("taken", ["results", "results/cup", "results/cup/bob"])
+def test_a_league_whose_folders_cannot_be_made_says_so(tmp_path: Path, taken: str) -> None:
+    path = tmp_path / taken
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("something else")
+    result = CliRunner().invoke(app, command(write_file(tmp_path))[3:])
+    assert result.exit_code == 2
+    assert "the folder cannot be made (" in result.stderr and "choose another --results-dir" in result.stderr

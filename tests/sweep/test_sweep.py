@@ -406,3 +406,8 @@ def test_mistakes_are_told_before_anything_trains(tmp_path: Path, monkeypatch: p
     assert "--name a/b: expected letters" in said("menu.yaml", "--name", "a/b")
     assert "nowhere.db: no such file" in said("status", "nowhere.db")
     assert not Path("results").exists()
+    Path("space.yaml").write_text(SPACE)
+    begun = ("menu.yaml", "--objective", "reward")
+    for option, path in (("--results-dir", "menu.yaml"), ("--study", "menu.yaml/x/study.db")):
+        assert "the folder cannot be made (" in said(*begun, option, path)
+    assert "choose another" in said(*begun, "--study", "study.db", "--results-dir", "menu.yaml")

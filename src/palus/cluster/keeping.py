@@ -8,6 +8,7 @@ from threading import Event
 
 from palus.cluster.plan import LeaguePlan
 from palus.errors import StorageError
+from palus.files import make_folder
 from palus.launch.apart import Ending, Training, training
 from palus.league.records import news
 from palus.store.depot import Depot
@@ -27,9 +28,9 @@ class Keeper:
         self.process: Training | None = None
 
     def keep(self) -> Ending:
-        """Train to the end, whatever dies on the way."""
+        """Train to the end, whatever dies on the way. Raises StorageError where there is no place for its folder."""
         fruitless, told = 0, 0
-        self.plan.folder(self.name).mkdir(parents=True, exist_ok=True)
+        make_folder(self.plan.folder(self.name), "--results-dir")
         while True:
             ending = self._train()
             before, told = told, self._told(told)

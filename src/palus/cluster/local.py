@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from palus.cluster.keeping import POLL_S, Keeper, Tail
 from palus.cluster.plan import LeaguePlan
+from palus.files import make_folder
 from palus.launch.apart import Ending
 from palus.trust import Trust
 
@@ -17,9 +18,10 @@ def play_league(
 ) -> dict[str, Ending]:
     """Train all runs of a plan to their ends. stopped: let them save and end. tell: takes the name of a run and a line.
 
-    A second Ctrl-C ends them at once, and is passed on.
+    A second Ctrl-C ends them at once, and is passed on. Raises StorageError where there is no place for their folders.
     """
-    plan.root.mkdir(parents=True, exist_ok=True)
+    for name in plan.runs:
+        make_folder(plan.folder(name), "--results-dir")
     tails = {name: Tail(plan.log(name)) for name in plan.runs}
     keepers = {name: Keeper(plan, name, trust, lambda line: tell("league", line)) for name in plan.runs}
 

@@ -30,7 +30,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from palus.errors import CheckpointError, ConfigError, PalusError, StorageError
-from palus.files import write_text
+from palus.files import make_folder, write_text
 from palus.launch.apart import Training, claimed, training
 from palus.progress import PROGRESS, ProgressReader
 from palus.run.folder import read_checkpoint
@@ -74,7 +74,7 @@ def opened_storage(url: str, heartbeat_s: int = 30) -> Iterator[RDBStorage]:
 
 def _open_storage(url: str, heartbeat_s: int) -> RDBStorage:
     if "://" not in url:
-        Path(url).parent.mkdir(parents=True, exist_ok=True)
+        make_folder(Path(url).parent, "--study or --results-dir")
         url = f"sqlite:///{url}"
     is_sqlite = url.startswith("sqlite")
     engine = {"connect_args": {"timeout": 60}} if is_sqlite else {"pool_pre_ping": True}
@@ -272,7 +272,7 @@ class Worker:
         """Train with every seed, one after another; the mean of each objective at the end."""
         folder = trial_folder(self.folder, trial.number)
         self._inherit(trial, folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, "--results-dir")
         curves: list[list[dict[int, float]]] = []
         for seed in range(self.plan.seeds):
             try:
