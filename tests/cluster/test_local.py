@@ -75,6 +75,19 @@ def test_a_plan_gives_each_run_its_changes_a_seed_and_its_share_of_the_cores(tmp
     assert list(plan_of(file, only=["bob"]).runs) == ["bob"]
 
 
+def test_a_storage_is_the_same_folder_for_every_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a cluster work in folders of their own. The league's own folder is no second place of its files."""
+    file = write_file(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    plan = plan_of(file, storage="shared/cup")
+    assert plan.storage == str(tmp_path / "shared" / "cup") and plan.berth("ada").mirrored
+    for storage in ("results/cup", str(tmp_path / "results" / "cup")):
+        for results in ("results", str(tmp_path / "results")):
+            own = plan_of(file, [f"checkpoint_settings.results_dir={json.dumps(results)}"], storage=storage)
+            assert own.storage == str(tmp_path / "results" / "cup") and not own.berth("ada").mirrored
+    assert plan_of(file, storage="memory://cup").storage == "memory://cup"
+
+
 @pytest.mark.parametrize(
     ("overrides", "options", "fault"),
     [

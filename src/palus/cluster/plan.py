@@ -22,16 +22,18 @@ SEEDS_APART = 1000
 
 @dataclass(frozen=True)
 class LeaguePlan:
-    """root: the folder of the league on this machine, with the folders of its runs. storage: of the book, a folder or
-    URL; the same as root where nobody gave another. runs: run files by name."""
+    """root: the folder of the league on this machine, with the folders of its runs. storage: of the book, a URL or a
+    folder that means the same in whatever folder a process works; the same as root where nobody gave another. runs:
+    run files by name."""
 
     root: Path
     storage: str
     runs: Mapping[str, RunFile]
 
     def berth(self, name: str) -> Berth:
-        """A run's place in the league."""
-        return Berth(self.storage, name, mirrored=self.storage != str(self.root))
+        """A run's place in the league, for a process that works where this one does."""
+        own = str(self.root), str(self.root.absolute())
+        return Berth(self.storage, name, mirrored=self.storage not in own)
 
     def folder(self, name: str) -> Path:
         """Of a run, on the machine that trains it."""
@@ -97,8 +99,10 @@ def make_plan(
                 runs[name] = load_run(file, given, judge=lambda run: misfits(run, trust))
             except ConfigError as error:
                 raise ConfigError([f"palus.league.runs.{name}: {fault}" for fault in error.faults]) from error
+    if storage and "://" not in storage:
+        storage = str(Path(storage).absolute())
     try:
         Depot(storage or str(root))
     except StorageError as error:
         raise ConfigError(f"--storage {error}") from error
-    return LeaguePlan(root, str(Path(storage)) if storage and "://" not in storage else storage or str(root), runs)
+    return LeaguePlan(root, storage or str(root), runs)
