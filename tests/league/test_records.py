@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -84,3 +85,27 @@ def test_a_sign_of_life_that_is_none_is_none(tmp_path: Path) -> None:
     tell(depot, encoded([CHECKPOINT]))
     depot.replace(f"{home('ada')}/{SEEN}", encoded([{"time": "x", "steps": []}]))
     assert [row.step for row in status_of(depot.place)] == [10]
+
+
+@pytest.mark.parametrize(
+    ("steps", "goals", "shown"),
+    [
+        ((1000, 1200), (1000, 5000), ("training", 1200, 5000)),
+        ((1000, 5100), (1000, 5000), ("finished", 1000, 1000)),
+        ((700, 0), (1000, 0), ("training", 700, 1000)),  # the second one only plays
+        ((1000, 0), (1000, 0), ("finished", 1000, 1000)),
+    ],
+)
+def test_a_run_is_finished_when_every_learner_has_its_own_steps(
+    tmp_path: Path, steps: tuple[int, ...], goals: tuple[int, ...], shown: tuple[str, int, int]
+) -> None:
+    depot, now = Depot(str(tmp_path)), time.time()
+    told, own = ({str(policy): number for policy, number in enumerate(numbers)} for numbers in (steps, goals))
+    half = {policy: number // 2 for policy, number in told.items()}
+    lines = [CHECKPOINT | {"steps": half, "max_steps": own}, {"kind": "files", "time": now - 9.0, "files": None}]
+    tell(depot, encoded(lines))
+    seen = {"time": now, "steps": told, "speed": 1.0, "state": "training", "host": "h", "pid": 1}
+    depot.replace(f"{home('ada')}/{SEEN}", encoded([seen]))
+    (row,) = status_of(depot.place)
+    assert (row.state, row.step, row.max_steps) == shown
+    assert row.checkpoint == shown[1] // 2

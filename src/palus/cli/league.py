@@ -172,9 +172,8 @@ def status_of(place: str) -> list[RunStatus]:
     return [
         RunStatus(
             name, None if own.seen is None else own.seen.host, own.state(now), own.step, own.goal,
-            min(own.steps.values(), default=0), None if own.seen is None else own.seen.speed, len(own.snapshots),
-            own.matches, ratings.get(name), None if own.last_seen is None else max(0.0, now - own.last_seen),
-            own.left_out,
+            own.saved, None if own.seen is None else own.seen.speed, len(own.snapshots), own.matches,
+            ratings.get(name), None if own.last_seen is None else max(0.0, now - own.last_seen), own.left_out,
         )
         for name, own in record.runs.items()
     ]  # fmt: skip

@@ -257,16 +257,32 @@ class RunRecord:
             for told in still_met([t for t in self.snapshots if t.learner == learner], self.window, self.landmarks)
         ]
 
+    def _slowest(self, steps: Mapping[str, int]) -> tuple[int, int]:
+        """Steps and goal of the learner that has done the smallest share of its own; without one that only plays."""
+        goals = {policy: goal for policy, goal in self.max_steps.items() if goal}
+        if not goals:
+            return min(steps.values(), default=0), 0
+        return min(((steps.get(policy, 0), goal) for policy, goal in goals.items()), key=lambda own: own[0] / own[1])
+
+    @property
+    def _present(self) -> tuple[int, int]:
+        seen = self.seen if self.seen is not None and self.seen.time > (self.told_at or 0.0) else None
+        return self._slowest(self.steps if seen is None else seen.steps)
+
     @property
     def step(self) -> int:
         """Of its slowest learner, as it said last."""
-        seen = self.seen if self.seen is not None and self.seen.time > (self.told_at or 0.0) else None
-        return min((self.steps if seen is None else seen.steps).values(), default=0)
+        return self._present[0]
+
+    @property
+    def saved(self) -> int:
+        """Of its slowest learner, at the checkpoint from which it can go on."""
+        return self._slowest(self.steps)[0]
 
     @property
     def goal(self) -> int:
         """Steps of its slowest learner when it is done; 0 before it said so."""
-        return min(self.max_steps.values(), default=0)
+        return self._present[1]
 
     def state(self, now: float) -> str:
         """finished, stopped, silent for a minute and more, or training."""
