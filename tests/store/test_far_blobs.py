@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ from far import s3_server  # noqa: F401
 
 from palus.errors import StorageError
 from palus.store import open_store
+from palus.store.backup import back_up
 from palus.store.blobs import BlobStore
 from palus.store.depot import Depot
 
@@ -107,3 +109,34 @@ def test_a_data_folder_remembers_where_its_blobs_are(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot be opened"):
         open_store(tmp_path / "third", blobs="nosuch://bucket")
     open_store(tmp_path / "third").close()
+
+
+def test_a_backup_takes_the_blobs_alone_and_not_those_that_are_swept_meanwhile(
+    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, far = open_store(tmp_path / "arena", blobs=place), Depot(place)
+    kept, swept = (store.blobs.put(data).sha256 for data in (b"kept", b"swept"))
+    store.close()
+    shutil.rmtree(tmp_path / "arena" / "blobs")
+    for name in ("README.txt", f"models/{kept}", f"{kept[:2]}/notes"):
+        far.replace(name, b"something else")
+    files, sweep = far.list(), f"{swept[:2]}/{swept}"
+
+    def and_then_sweep(depot: Depot, folder: str = "") -> list[str]:
+        depot.remove(sweep)
+        return files
+
+    monkeypatch.setattr(Depot, "list", and_then_sweep)
+    made = back_up(tmp_path / "arena", tmp_path / "copy")
+    assert (made.blobs, made.copied, made.missing) == (1, 1, ())
+    assert (tmp_path / "copy" / "blobs" / kept[:2] / kept).read_bytes() == b"kept"
+
+
+def test_a_backup_fails_by_a_blob_that_is_there_and_damaged(tmp_path: Path, place: str) -> None:
+    store = open_store(tmp_path / "arena", blobs=place)
+    sha256 = store.blobs.put(b"model").sha256
+    store.close()
+    shutil.rmtree(tmp_path / "arena" / "blobs")
+    Depot(place).replace(f"{sha256[:2]}/{sha256}", b"modem")
+    with pytest.raises(StorageError, match="is damaged"):
+        back_up(tmp_path / "arena", tmp_path / "copy")

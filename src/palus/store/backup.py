@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -40,6 +41,8 @@ from palus.store.engine import (
 from palus.store.tables import accounts, derived_tables, matches, metadata
 
 NOTE = "backup.json"
+_FAR_BLOB = re.compile(r"([0-9a-f]{2})/\1[0-9a-f]{62}")
+"""Whatever else lies in a bucket is no blob."""
 
 
 @dataclass(frozen=True)
@@ -216,11 +219,17 @@ def _copy_blobs(source: Path, target: Path) -> int:
 
 def _fetch_blobs(far: Depot, target: BlobStore) -> int:
     """Bring over those that are elsewhere and not there yet. Returns how many."""
-    names = [name.rpartition("/")[2] for name in far.list()]
-    missing = [name for name in names if not target.path(name).exists()]
-    for sha256 in missing:
-        target.local(sha256)
-    return len(missing)
+    blobs = (name.rpartition("/")[2] for name in far.list() if _FAR_BLOB.fullmatch(name))
+    copied = 0
+    for sha256 in [sha256 for sha256 in blobs if not target.path(sha256).exists()]:
+        try:
+            target.local(sha256)
+        except StorageError:
+            if target.has(sha256):
+                raise
+            continue  # removed meanwhile
+        copied += 1
+    return copied
 
 
 def _blob_files(folder: Path) -> Iterator[Path]:
