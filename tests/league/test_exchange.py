@@ -108,6 +108,16 @@ def test_who_dies_tells_nothing_twice_and_forgets_nothing(
         assert told(tmp_path).runs["ada"].matches == exchange.matches
 
 
+def test_a_learner_that_has_begun_anew_is_told_as_such(tmp_path: Path) -> None:
+    with run(tmp_path, "ada") as ada:
+        go_on(ada, 1)
+        newest = told(tmp_path).runs["ada"].snapshots[-1]
+        assert told(tmp_path).runs["ada"].learners == {"ada": newest.name}
+        ada.league._begin_anew(ada.league.pools[0], None)
+        ada.save()
+        assert told(tmp_path).runs["ada"].learners == {"ada": None}
+
+
 def test_a_storage_that_is_away_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with run(tmp_path, "ada") as ada:
         go_on(ada, 1)

@@ -13,6 +13,7 @@ from palus.cli.league import status_of
 from palus.league.exchange import Berth, Exchange
 from palus.league.records import SEEN, LeagueRecord, encoded, home, part, publications
 from palus.store.depot import Depot
+from palus.types import FROZEN
 
 SNAPSHOT: dict[str, Any] = {
     "kind": "snapshot", "number": 0, "learner": 0, "behavior": "DuelToy", "role": "main", "origin": None, "step": 10,
@@ -38,6 +39,7 @@ WRONG: list[dict[str, Any]] = [
     CHECKPOINT | {"window": -5},
     CHECKPOINT | {"landmarks": -1},
     CHECKPOINT | {"steps": {"0": "z"}},
+    CHECKPOINT | {"origins": {"0": "ada/0"}},
     SNAPSHOT | {"step": -1},
     SNAPSHOT | {"sha256": "../../x"},
     SNAPSHOT | {"role": "spy"},
@@ -109,3 +111,35 @@ def test_a_run_is_finished_when_every_learner_has_its_own_steps(
     (row,) = status_of(depot.place)
     assert (row.state, row.step, row.max_steps) == shown
     assert row.checkpoint == shown[1] // 2
+
+
+@pytest.mark.parametrize(
+    ("origins", "same_as"),
+    [
+        ({"0": FROZEN, "1": FROZEN + 2}, "ada/2"),
+        ({}, "ada/2"),  # an older book does not say
+        ({"0": FROZEN, "1": None}, None),
+        ({"0": FROZEN, "1": FROZEN}, "ada/0"),
+    ],
+)
+def test_a_learner_is_one_player_with_the_snapshot_that_its_weights_come_from(
+    tmp_path: Path, origins: dict[str, int | None], same_as: str | None
+) -> None:
+    """Frozen after it had won, the second learner goes on, begins anew, or takes over the first one's weights."""
+    depot = Depot(str(tmp_path))
+    exploiter = SNAPSHOT | {"learner": 1, "role": "main_exploiter"}
+    tell(depot, encoded([
+        SNAPSHOT, exploiter | {"number": 1},
+        RESULTS | {"training": [["ada+1", "ada/0", 45.0, 50], ["ada/1", "ada/0", 25.0, 50]]},
+        exploiter | {"number": 2, "origin": FROZEN + 1, "step": 20, "version": 1},
+        RESULTS | {"training": [["ada+1", "ada/1", 1.0, 50]]},
+        CHECKPOINT | ({"origins": origins} if origins else {}),
+    ]))  # fmt: skip
+    ratings = LeagueRecord(depot).read().ratings()
+    assert set(ratings) == {"ada", "ada+1", "ada/0", "ada/1", "ada/2"}
+    assert ratings["ada"] == ratings["ada/0"]
+    assert [name for name in ("ada/0", "ada/1", "ada/2") if ratings[name] == ratings["ada+1"]] == [
+        name for name in (same_as,) if name
+    ]
+    if same_as is None:
+        assert ratings["ada+1"].high < ratings["ada/1"].mean < ratings["ada/2"].low

@@ -128,6 +128,7 @@ class Exchange:
             "kind": "checkpoint",
             "steps": {str(policy): step for policy, step in steps.items()},
             "max_steps": {str(policy): step for policy, step in max_steps.items()},
+            "origins": {str(policy): pool.origin for policy, pool in league.pools.items()},
             "matches": self.matches,
             "window": max(windows, default=0),
             "landmarks": league.settings.landmarks,

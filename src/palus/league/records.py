@@ -10,12 +10,12 @@ those of `palus.progress`, and
 
     {"kind": "results", "training", "evaluation"}    rows [policy, opponent, points of the policy, matches]
     {"kind": "snapshot", "number", "learner", "behavior", "role", "origin", "step", "version", "elo", "sha256"}
-    {"kind": "checkpoint", "steps", "max_steps", "matches", "window", "landmarks"}   matches: all that it has told of
+    {"kind": "checkpoint", "steps", "max_steps", "origins", "matches", "window", "landmarks"}
     {"kind": "files", "time", "files"}               the last line: Unix time; name -> SHA-256, null without
 
 In rows a snapshot is `run/number`, a learner `run` or `run+k`, a member of the run file `=name`. Results of a learner
-are its next snapshot's from then on. What is none of these lines says nothing: it is left out, and the reader is told
-how often. Loads no torch.
+are its next snapshot's from then on. Matches of a checkpoint are all that its run has told of. What is none of these
+lines says nothing: it is left out, and the reader is told how often. Loads no torch.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from palus.errors import StorageError
 from palus.league.strength import Strength, add, credited, kept, strengths
 from palus.progress import Count, ProgressLine, ToldLine, decoded_line
 from palus.store.depot import Depot
+from palus.types import FROZEN
 
 BOOK = "book"
 FILES = "files"
@@ -65,11 +66,13 @@ class ResultsLine(ToldLine):
 
 
 class CheckpointLine(ToldLine):
-    """How far the run was. steps, max_steps: by policy id."""
+    """How far the run was. By policy id of its learners: steps, max_steps, and origins, the snapshots that their
+    weights come from, null where they began untrained; older books have none."""
 
     kind: Literal["checkpoint"]
     steps: dict[str, Count]
     max_steps: dict[str, Count]
+    origins: dict[str, Count | None] = Field(default_factory=dict)
     window: Count = 10
     landmarks: Count = 0
 
@@ -202,6 +205,7 @@ class RunRecord:
     open: dict[str, NamedCells] = field(default_factory=lambda: {table: {} for table in TABLES})
     steps: dict[str, int] = field(default_factory=dict)
     max_steps: dict[str, int] = field(default_factory=dict)
+    origins: dict[str, int | None] = field(default_factory=dict)
     matches: int = 0
     window: int = 10
     landmarks: int = 0
@@ -234,6 +238,7 @@ class RunRecord:
                     self._settle(table)
             case CheckpointLine() as checkpoint:
                 self.steps, self.max_steps = checkpoint.steps, checkpoint.max_steps
+                self.origins = checkpoint.origins
                 self.window, self.landmarks = checkpoint.window, checkpoint.landmarks
             case FilesLine(time=told_at):
                 self.told_at = told_at
@@ -256,6 +261,16 @@ class RunRecord:
             for learner in learners
             for told in still_met([t for t in self.snapshots if t.learner == learner], self.window, self.landmarks)
         ]
+
+    @property
+    def learners(self) -> dict[str, str | None]:
+        """Each learner that was ever frozen -> the snapshot that its weights come from, by names; None where they began
+        untrained."""
+        found = dict[str, str | None]()
+        for learner, newest in {told.learner: told.number for told in self.snapshots}.items():
+            origin = self.origins.get(str(learner), FROZEN + newest)
+            found[learner_name(self.name, learner)] = None if origin is None else f"{self.name}/{origin - FROZEN}"
+        return found
 
     def _slowest(self, steps: Mapping[str, int]) -> tuple[int, int]:
         """Steps and goal of the learner that has done the smallest share of its own; without one that only plays."""
@@ -336,13 +351,13 @@ class LeagueRecord:
         return total
 
     def ratings(self) -> dict[str, Strength]:
-        """Of every snapshot that is still met and every learner, which is one player with its newest snapshot."""
-        newest = {
-            learner_name(told.run, told.learner): told.name for run in self.runs.values() for told in run.snapshots
-        }
+        """Of every snapshot that is still met and every learner, which is one player with the snapshot that its weights
+        come from."""
+        learners = {name: origin for run in self.runs.values() for name, origin in run.learners.items()}
+        origins = {name: origin for name, origin in learners.items() if origin is not None}
         tables = [self.cells(table) for table in TABLES]
         house = [name for cells in tables for pair in cells for name in pair if name.startswith("=")]
-        number = {name: k for k, name in enumerate(dict.fromkeys([*newest, *self.field, *house]))}
+        number = {name: k for k, name in enumerate(dict.fromkeys([*self.field, *origins.values(), *house, *learners]))}
         if not number:
             return {}
         cells: dict[tuple[int, int], tuple[float, int]] = {}
@@ -350,6 +365,6 @@ class LeagueRecord:
             for (a, b), (points, matches) in named.items():
                 if a in number and b in number:
                     add(cells, number[a], number[b], points, matches)
-        same = {number[learner]: number[snapshot] for learner, snapshot in newest.items() if snapshot in number}
+        same = {number[learner]: number[origin] for learner, origin in origins.items()}
         found = strengths(cells, list(number.values()), same, {}, START)
         return {name: found[k] for name, k in number.items()}

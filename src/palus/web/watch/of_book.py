@@ -82,11 +82,13 @@ class LeagueFolder:
         ids = {name: self._id(told) for name, told in kept.items()}
         shown = {name: rating._asdict() for name, rating in ratings.items()}
         learners, newest = [], {learner_name(t.run, t.learner): t for run in runs.values() for t in run.snapshots}
+        origins = {name: origin for run in runs.values() for name, origin in run.learners.items()}
         for name, told in newest.items():
             ids[name] = self._learner(told.run, told.learner)
             step = runs[told.run].steps.get(str(told.learner), told.step)
             learners.append({"policy": ids[name], "behavior": told.behavior, "role": told.role, "step": step,
-                             "origin": ids.get(told.name), "elo": told.elo, "rating": shown.get(name)})  # fmt: skip
+                             "origin": ids.get(origins[name] or ""), "elo": told.elo,
+                             "rating": shown.get(name)})  # fmt: skip
         house = [name for name in ratings if name.startswith("=")]
         ids |= {name: MEMBERS + k for k, name in enumerate(house)}
         snapshots = [
