@@ -81,9 +81,9 @@ class LeagueOnRay:
         self.file, self.storage = write_file(folder, **more), folder / "storage"
         self.driver: subprocess.Popen[bytes] | None = None
 
-    def type(self) -> None:
+    def type(self, *words: str) -> None:
         command = [sys.executable, "-m", "palus", "league", str(self.file), "--cluster", self.machines.address,
-                   "--storage", str(self.storage), "--results-dir", str(self.folder / "results")]  # fmt: skip
+                   "--storage", str(self.storage), "--results-dir", str(self.folder / "results"), *words]  # fmt: skip
         with (self.folder / "out").open("ab") as out:
             self.driver = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
 
@@ -129,6 +129,29 @@ def test_a_league_on_two_nodes_outlives_a_run_an_actor_and_its_driver(machines: 
     assert league.driver.wait(60) == 0, league.printed
     assert_whole(str(league.storage), tmp_path / "results" / "cup")
     assert all(f"{name}    DuelToy. Step: " in league.printed for name in ("ada", "bob"))
+
+
+def test_runs_without_room_say_so_and_end_by_one_ctrl_c(machines: Machines, tmp_path: Path) -> None:
+    """One league fills both nodes, and another one waits."""
+    leagues = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        leagues.append(LeagueOnRay(tmp_path / name, machines, max_steps=10_000_000))
+    first, second = leagues
+    second.type("palus.threads=3")
+    assert second.driver is not None and second.driver.wait(120) == 2
+    assert "ada: takes 3 CPUs (palus.threads), and no machine of the cluster has more than 2;" in second.printed
+    first.type("palus.threads=2")
+    wait(lambda: len(first.parts) == 2, "both train", 300)
+    second.type("palus.threads=2")
+    told = [f"{name} has not begun yet: it takes 2 CPUs, and 0 of the cluster's 4 are free." for name in ("ada", "bob")]
+    wait(lambda: all(line in second.printed for line in told), "both say that they wait", 120)
+    second.driver.send_signal(signal.SIGINT)
+    assert second.driver.wait(30) == 130, second.printed
+    assert [second.printed.count(line) for line in told] == [1, 1]
+    assert first.driver is not None and len(first.pids) == 2
+    first.driver.send_signal(signal.SIGINT)
+    assert first.driver.wait(60) == 130, first.printed
 
 
 def kill_run(league: LeagueOnRay, random: Random) -> None:

@@ -28,6 +28,8 @@ from palus.trust import Trust
 POLL_S = 1.0
 FRUITLESS = 20
 """An actor that dies so often before it trained for a minute has no machine to live on."""
+STARTING_S = 30.0
+"""An actor that has not answered by then most likely waits for room."""
 
 
 class RunActor:
@@ -59,12 +61,14 @@ class RunActor:
 
 
 class _Place:
-    """An actor from the driver's side. begun: when; training: its answer to come."""
+    """An actor from the driver's side. begun: when; cpus: it takes; training: its answer to come; answered: whether
+    it has ever, since Ray keeps one that finds no room waiting without a word."""
 
     def __init__(self, plan: LeaguePlan, name: str, trust: Trust) -> None:
         decorated: Any = ray.remote  # its types know of no concurrency groups
+        self.cpus, self.answered, self._told = plan.runs[name].palus.threads, False, False
         as_actor = decorated(
-            num_cpus=plan.runs[name].palus.threads, max_restarts=0, scheduling_strategy="SPREAD",
+            num_cpus=self.cpus, max_restarts=0, scheduling_strategy="SPREAD",
             concurrency_groups={"training": 1, "status": 1},
         )  # fmt: skip
         self.actor: Any = as_actor(RunActor).remote(plan, name, trust, __version__)
@@ -79,9 +83,23 @@ class _Place:
         if not ray.wait([self._asked], timeout=patience_s)[0]:
             return []
         asked, self._asked = self._asked, None
-        return list(ray.get(asked))
+        lines = list(ray.get(asked))
+        self.answered = True
+        return lines
+
+    def complaint(self) -> str | None:
+        """Once, that it has not begun for long, and what it may wait for."""
+        if self.answered or self._told or time.monotonic() - self.begun < STARTING_S:
+            return None
+        self._told = True
+        total, free = (found.get("CPU", 0.0) for found in (ray.cluster_resources(), ray.available_resources()))
+        return f"has not begun yet: it takes {_cpus(self.cpus)}, and {free:g} of the cluster's {total:g} are free"
 
     def stop(self) -> None:
+        """Let the run save and end; what never began ends at once."""
+        if not self.answered:
+            ray.kill(self.actor)
+            return
         self.actor.stop.options(concurrency_group="status").remote()
 
 
@@ -90,7 +108,7 @@ def play_league(
 ) -> dict[str, Ending]:
     """Train all runs of a plan on a cluster. As `palus.cluster.local.play_league`.
 
-    Raises WorkerError where there is no cluster.
+    Raises WorkerError where there is no cluster, ConfigError where a run takes more than any machine of it has.
     """
     handlers = {number: signal.getsignal(number) for number in ending_signals()}
     try:
@@ -103,9 +121,27 @@ def play_league(
     for number, handler in handlers.items():  # Ray puts its own in their place, and ends at once
         signal.signal(number, handler)
     try:
+        _check_room(plan)
         return _Driver(plan, trust, tell).drive(stopped)
     finally:
         ray.shutdown()
+
+
+def _cpus(number: float) -> str:
+    return f"{number:g} CPU{'' if number == 1 else 's'}"
+
+
+def _check_room(plan: LeaguePlan) -> None:
+    """Raises ConfigError where a run would wait for ever."""
+    most = max((node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)
+    faults = [
+        f"{name}: takes {_cpus(run.palus.threads)} (palus.threads), and no machine of the cluster has more than "
+        f"{most:g}; give it fewer, or start Ray on a larger machine first"
+        for name, run in plan.runs.items()
+        if run.palus.threads > most
+    ]
+    if faults:
+        raise ConfigError(faults)
 
 
 class _Driver:
@@ -136,6 +172,8 @@ class _Driver:
             if over:
                 self.endings[name] = ray.get(place.training)
                 del self.places[name]
+            elif complaint := place.complaint():
+                self.tell("league", f"{name} {complaint}.")
         except RayActorError as error:
             self.fruitless[name] = self.fruitless[name] + 1 if time.monotonic() - place.begun < 60 else 0
             if stopping or self.fruitless[name] >= FRUITLESS:
