@@ -1,15 +1,19 @@
-"""Arrays come from anywhere: an archive may claim any size, and text may be none."""
+"""Files are whole or not there. Arrays come from anywhere: an archive may claim any size, and text may be none."""
 
 from __future__ import annotations
 
 import io
+import sys
 import zipfile
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import torch
 
 from palus import files
-from palus.files import read_arrays
+from palus.errors import StorageError
+from palus.files import read_arrays, write_atomically, write_bytes
 
 
 def npz(**arrays) -> bytes:
@@ -57,3 +61,45 @@ def pickle_of_an_object() -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, np.array([{}], object), allow_pickle=True)
     return buffer.getvalue()
+
+
+@contextmanager
+def at_most(size: int):
+    """Let the system refuse whatever makes a file larger, as a full disk does in the middle of writing."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no file size limits on Windows")
+@pytest.mark.parametrize("size", [0, 3000, 5000, 90_000, 150_000, 300_000])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda file: torch.save({"a": torch.zeros(30_000), "b": [torch.zeros(1000) for _ in range(50)]}, file),
+        lambda file: np.savez(file, a=np.zeros(30_000, np.float32), **{f"b{n}": np.zeros(500) for n in range(50)}),
+        lambda file: file.write(bytes(320_000)),
+    ],
+    ids=["torch", "npz", "bytes"],
+)
+def test_a_disk_that_fills_up_while_a_file_is_written_keeps_the_old_one(tmp_path, write, size):
+    path = tmp_path / "file"
+    write_bytes(path, b"old")
+    with at_most(size), pytest.raises(StorageError, match=r"file: could not be written \(File too large\)"):
+        write_atomically(path, write)
+    assert path.read_bytes() == b"old" and [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_whatever_else_ends_the_writing_is_raised_as_it_is_and_leaves_nothing(tmp_path, error):
+    def write(_):
+        raise error("of its own")
+
+    with pytest.raises(error, match="of its own"):
+        write_atomically(tmp_path / "file", write)
+    assert not [*tmp_path.iterdir()]

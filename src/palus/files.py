@@ -14,7 +14,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
@@ -57,25 +57,43 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, forced:
 
     Raises StorageError with the reason and the path; whatever was at `path` before is then still there.
     """
-    temporary = None
+    temporary = raw = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         number, name = tempfile.mkstemp(UNFINISHED, f".{path.name}.", path.parent)
         temporary = Path(name)
-        with os.fdopen(number, "wb") as file:
+        raw = _Refusable(number, "wb")
+        with io.BufferedWriter(raw) as file:
             write(file)
             file.flush()
             if forced:
                 os.fsync(number)
         temporary.chmod(0o644)
         temporary.replace(path)
-    except OSError as error:
+    except BaseException as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+        refusal = None if raw is None else raw.refusal
+        reason = error if isinstance(error, OSError) else refusal
+        if reason is None or not isinstance(error, Exception):
+            raise
         raise StorageError(
-            f"{path}: could not be written ({error.strerror or error}); "
+            f"{path}: could not be written ({reason.strerror or reason}); "
             "free space or choose another folder. What was there before is unchanged."
         ) from error
+
+
+class _Refusable(io.FileIO):
+    """Remembers why a write was refused: torch and zip archives then raise errors of their own over it."""
+
+    refusal: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.refusal = error
+            raise
 
 
 def whole_name(name: str) -> str | None:
