@@ -241,6 +241,30 @@ def test_a_lost_worker_is_told_in_the_terminal(tmp_path: Path) -> None:
     assert "lost worker 0: " in line and "so far 1 were lost" in line
 
 
+def test_a_run_whose_workers_are_silent_hears_ctrl_c(tmp_path: Path) -> None:
+    def freeze_and_press(parts: _Run) -> None:
+        for pid in parts.collector.pids:
+            os.kill(pid, signal.SIGSTOP)
+        signal.raise_signal(signal.SIGINT)
+
+    result = train(run_file(tmp_path, "palus.sampling.timeout=3600", workers=2), on_start=freeze_and_press)
+    assert result.steps == 0 and result.model.exists()
+
+
+def test_losses_are_told_before_a_rollout_is_complete(tmp_path: Path, monkeypatch) -> None:
+    told: list[tuple[int, str]] = []
+
+    def freeze(parts: _Run) -> None:
+        for pid in parts.collector.pids:
+            os.kill(pid, signal.SIGSTOP)
+        monkeypatch.setattr(parts.report, "warn", lambda line: told.append((parts.step, line)))
+
+    settings = ("behaviors.Recall.max_steps=512", "palus.sampling.timeout=10")
+    assert train(run_file(tmp_path, *settings, workers=2), on_start=freeze).finished
+    (step, line), *_ = told
+    assert step == 0 and line.startswith("lost worker ") and "raise palus.sampling.timeout. A new one" in line
+
+
 def test_a_run_that_is_there_is_neither_replaced_nor_resumed_as_another(tmp_path: Path) -> None:
     train(run_file(tmp_path, "behaviors.Recall.max_steps=512"))
     with pytest.raises(CheckpointError, match="continue it with --resume"):

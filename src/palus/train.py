@@ -24,6 +24,7 @@ from palus.nn.matmul import explain, slowness
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.game_statistics import GameTold
 from palus.rollout.rollout import FROZEN, Collected, FinishedMatch, Pace
+from palus.rollout.workers import WorkerCollector
 from palus.run.misfits import known_game
 from palus.run.parts import Parts
 from palus.run.session import interruptible
@@ -237,7 +238,8 @@ def train(
 ) -> TrainingResult:
     """Run to max_steps (or `palus.max_minutes`, or Ctrl-C), save, export; with `inference` play on, and save nothing.
 
-    Ctrl-C once ends after the current iteration with everything saved; twice aborts at once, the last checkpoint stays.
+    Ctrl-C once ends after the current iteration with everything saved, and before it where games keep it waiting; twice
+    aborts at once, the last checkpoint stays.
     trust: modules of one's own that the run file may name. log, berth: as `Run` takes them. ranks: each of them calls
     this with the same arguments; rank 0 tells and writes.
     Raises CheckpointError, ConfigError, DivergenceError, EnvError, RankError, StorageError, TrustError, WorkerError.
@@ -268,6 +270,8 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
     pressed = late = False
     if isinstance(parts.collector, ExchangeCollector):
         parts.collector.stopped = interrupted
+    if isinstance(parts.collector, WorkerCollector) and ranks.size == 1:  # several have to end and tell together
+        parts.collector.stopped, parts.collector.warn = interrupted, parts.report.warn
     while (inference or not parts.finished) and not (pressed or late):
         try:
             with parts.timers.block("TrainerController.advance"):

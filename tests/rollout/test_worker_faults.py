@@ -19,7 +19,7 @@ from counting_game import DECISION
 from counting_policy import CountingPolicy, counting_collector, lost, played
 from processes import eventually
 
-from palus.errors import StorageError, WorkerError
+from palus.errors import StoppedEarly, StorageError, WorkerError
 from palus.rollout.layout import open_memory
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and Linux's process controls")
@@ -128,6 +128,55 @@ def test_a_worker_that_hangs_is_replaced_after_the_timeout(tmp_path) -> None:
         assert time.monotonic() - began >= 4.0
         assert len(set(hanging) & set(s.pids)) == 1
         eventually(lambda: s.collect().rollouts[0].agent_steps == 32)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_whoever_waits_for_a_silent_worker_hears_ctrl_c(asynchronous, tmp_path) -> None:
+    trap, pressed = tmp_path / "trap", []
+    with counting_collector(8, trap=str(trap), sampling={"timeout": 3600.0, "asynchronous": asynchronous}) as s:
+        s.stopped = lambda: bool(pressed)
+        s.collect()
+        pressed.append(True)
+        played(s)  # as long as games answer, what has begun is played to the end
+        trap.touch()
+        with pytest.raises(StoppedEarly):
+            for _ in range(3):
+                played(s)
+        assert s.save()["counter"] == 1 and lost(s) == (0, 0)
+
+
+def test_games_that_take_longer_to_get_out_of_step_than_the_timeout_are_alive() -> None:
+    told: list[str] = []
+    settings = {"workers": 1, "timeout": 4.0, "decorrelate": True}
+    with counting_collector(16, horizon=16, slow=0.006, sampling=settings) as s:  # about 16 * 16 * 16 / 2 * 0.003 s
+        s.warn = told.append
+        began = time.monotonic()
+        assert s.collect().rollouts[0].agent_steps == 16 * 16
+        assert time.monotonic() - began > 5.0 and lost(s) == (0, 0) and not told
+
+
+def test_a_start_that_takes_long_says_what_it_waits_for(monkeypatch) -> None:
+    monkeypatch.setattr("palus.rollout.workers.SLOW_START_S", 0.0)
+    told: list[str] = []
+    with counting_collector(4, slow=0.04, sampling={"workers": 1, "decorrelate": True}) as s:
+        s.warn = told.append
+        s.collect()
+    (line,) = told
+    assert line.endswith("up to 16 random decisions, which palus.sampling.decorrelate: false leaves out.")
+
+
+def test_workers_that_are_lost_again_and_again_end_a_run_that_has_no_rollout(monkeypatch) -> None:
+    monkeypatch.setattr("palus.rollout.pool.RESTART_WINDOW_S", 0.0)  # so slowly that the window forgets them
+    told: list[str] = []
+    with counting_collector(8, sampling={"workers": 2, "timeout": 0.02, "max_restarts": 3}) as s:  # none starts so fast
+        s.warn = told.append
+        message = (
+            r"[45] workers were lost before a rollout was complete, .*max_restarts: 3\. The last one, worker \d: "
+            r"no word for 0\.02 s; .* raise palus\.sampling\.timeout"
+        )
+        with pytest.raises(WorkerError, match=message):
+            s.collect()
+    assert told and told[0].startswith("lost worker ") and not s.complaints()
 
 
 def test_workers_that_die_too_often_end_the_run() -> None:

@@ -111,4 +111,6 @@ class Sampling(Section):
     )
     decorrelate: bool = Field(default=True, description="Start games out of step, by random decisions.")
     timeout: Positive = Field(default=60.0, description="Seconds after which a silent worker is replaced.")
-    max_restarts: CountOrZero = Field(default=20, description="Replacements within ten minutes that a run survives.")
+    max_restarts: CountOrZero = Field(
+        default=20, description="Replacements within ten minutes, or before a rollout is complete, that a run survives."
+    )

@@ -25,6 +25,8 @@ from palus.rollout.layout import Layout, Table
 from palus.rollout.stepper import Answer, Assignment, Failure, Restart, SetParameters, StepOrder, Stepper
 
 RESTART_WINDOW_S = 600.0
+PATIENCE_S = 1.0
+"""How long `hear` waits for a word: whoever listens has more to heed, such as Ctrl-C."""
 GOODBYE_S = 5.0
 """How long workers may take to close their games before they are killed."""
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
@@ -83,9 +85,10 @@ class WorkerPool:
             worker.tell(SetParameters(parameters))
 
     def hear(self, wait: bool = True) -> list[tuple[int, Answer] | Lost]:
-        """Answers and losses. Raises WorkerError after too many losses, and EnvError when games cannot even be made."""
+        """Answers and losses; none where PATIENCE_S have passed, or where a worker says no more than that it is alive.
+        Raises WorkerError after too many losses, and EnvError when games cannot even be made."""
         deadlines = [worker.silent_since + self._timeout_s for worker in self._workers if worker.owes]
-        wait_s = (max(0.0, min(deadlines) - time.monotonic()) if deadlines else None) if wait else 0.0
+        wait_s = max(0.0, min([d - time.monotonic() for d in deadlines] + [PATIENCE_S])) if wait else 0.0
         events: list[tuple[int, Answer] | Lost] = []
         for key, _ in self._selector.select(wait_s):
             if key.data is None:
@@ -108,7 +111,10 @@ class WorkerPool:
         self._selector.unregister(worker.connection)
         status = worker.kill()
         if failure is None:
-            what = f"no word for {self._timeout_s:g} s (palus.sampling.timeout)"
+            what = (
+                f"no word for {self._timeout_s:g} s; where one decision or reset of the game takes that long, raise "
+                "palus.sampling.timeout"
+            )
         else:
             what = failure.text or f"it ended with exit status {status}"
         if failure and failure.at_start and worker.assignment.life == 0:

@@ -89,6 +89,7 @@ class Rounds:
     ) -> None:
         """first: the number of the first match in the run. threads: to decide on."""
         self.tally = Tally()
+        self.idle = False  # the latest round waited, and nobody answered
         self._threads = min(threads, plan.splits)
         helpers = self._threads - 1
         self._pool = ThreadPoolExecutor(helpers, "deciding", torch.set_num_threads, (1,)) if helpers else None
@@ -121,6 +122,11 @@ class Rounds:
     def complete(self) -> int:
         """Pages that every shard has left behind."""
         return min(shard.page for shard in self._shards)
+
+    @property
+    def starting(self) -> bool:
+        """Whether games are under way to their first decision."""
+        return any(shard.state == "starting" for shard in self._shards)
 
     @property
     def in_play(self) -> set[int]:
@@ -159,6 +165,7 @@ class Rounds:
 
     def play(self, limit: int) -> None:
         """One round: settle who has stepped, decide for who may go on, else listen. Pages below `limit` are free."""
+        self.idle = False
         settled = whole_splits(self._splits, "answered")
         for batch in settled:
             self._settle(batch)
@@ -293,7 +300,9 @@ class Rounds:
     def listen(self, wait: bool = True) -> None:
         """Take in what the workers say; by default wait for a word."""
         began = time.perf_counter()
-        for event in self._workers.hear(wait):
+        events = self._workers.hear(wait)
+        self.idle = not events
+        for event in events:
             if isinstance(event, Lost):
                 self._lose(event)
             else:

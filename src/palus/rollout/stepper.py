@@ -1,7 +1,8 @@
 """The games of one worker, stepped split by split straight into shared memory, and what is said about that.
 
 Runs in the worker process, or in the main process when there are no workers: it imports no torch and no compiler.
-None as an order: close all games and leave. None as an answer: still alive, while games are being made, one by one.
+None as an order: close all games and leave. None as an answer: still alive, while games are being made, one by one, and
+while random decisions put them out of step.
 """
 
 from __future__ import annotations
@@ -96,10 +97,16 @@ class Stepper:
     """Steps a worker's games. Same seeds, counters and actions give the same bits, if the games keep that promise."""
 
     def __init__(
-        self, assignment: Assignment, layout: Layout, tables: Sequence[Table], make: Callable[[], Game]
+        self,
+        assignment: Assignment,
+        layout: Layout,
+        tables: Sequence[Table],
+        make: Callable[[], Game],
+        alive: Callable[[], object] = lambda: None,
     ) -> None:
-        """make: the assignment's, or one that does more. Raises what it raises; games made by then are closed."""
-        self._assignment, self._spec = assignment, layout.spec
+        """make: the assignment's, or one that does more. alive: called between the decisions of an order that may take
+        minutes. Raises what `make` raises; games made by then are closed."""
+        self._assignment, self._spec, self._alive = assignment, layout.spec, alive
         self._rows = list(zip(layout.rosters, tables, strict=True))
         self._splits: list[Matches] = []
         try:
@@ -150,6 +157,7 @@ class Stepper:
             partial = not over
             if over:
                 env.begin(n)
+            self._alive()
         env.active[n] = game.active
         return partial
 

@@ -11,6 +11,7 @@ import os
 import pickle
 import signal
 import sys
+import time
 import traceback
 from contextlib import closing, suppress
 from multiprocessing.connection import Connection
@@ -20,6 +21,10 @@ from palus.errors import PalusError
 from palus.processes import die_with
 from palus.rollout.layout import Layout
 from palus.rollout.stepper import Assignment, Failure, SetParameters, Stepper
+
+ALIVE_S = 1.0
+"""Seconds between signs of life while an order takes long."""
+_ALIVE = pickle.dumps(None)
 
 
 def main() -> None:
@@ -40,15 +45,22 @@ def _serve(connection: Connection, assignment: Assignment, layout: Layout, memor
         # Whoever is woken waits for its turn: else a game's engine and this process wake each other twice a tic.
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    playing = False
+    playing, said = False, -ALIVE_S
 
     def make() -> Game:
         game = assignment.make()
-        connection.send_bytes(pickle.dumps(None))
+        connection.send_bytes(_ALIVE)
         return game
 
+    def alive() -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said > ALIVE_S:
+            said = now
+            connection.send_bytes(_ALIVE)
+
     try:
-        with closing(Stepper(assignment, layout, layout.tables(memory), make)) as stepper:
+        with closing(Stepper(assignment, layout, layout.tables(memory), make, alive)) as stepper:
             while (order := connection.recv()) is not None:
                 if isinstance(order, SetParameters):
                     stepper.set_parameters(order.parameters)

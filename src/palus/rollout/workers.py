@@ -6,6 +6,7 @@ next one while that page is learned from: all of it, with the policies as they a
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,23 +22,30 @@ from palus.config.appo import Sampling
 from palus.config.environment import Value
 from palus.envs.drawing import draw
 from palus.envs.game import Game, set_parameters
+from palus.errors import StoppedEarly, WorkerError
 from palus.nn.distributions import Draw, sample
 from palus.nn.place import CPU, Placement
 from palus.rollout.acting import Policies, Policy, memories
 from palus.rollout.buffer import Buffer
 from palus.rollout.layout import Layout, Table, open_memory
 from palus.rollout.plan import Share, WorkerPlan, cores_for, plan_workers
-from palus.rollout.pool import InlineWorker, WorkerPool, Workers
+from palus.rollout.pool import PATIENCE_S, InlineWorker, WorkerPool, Workers
 from palus.rollout.rollout import Cast, Collected
 from palus.rollout.rounds import Rounds
 from palus.rollout.stepper import WARM_UP_GAMES, Assignment
 from palus.types import GameSpec
+from palus.unity.news import never
+
+SLOW_START_S = 20.0
+"""After so long it is told what games are doing that have not begun."""
 
 
 class WorkerCollector:
     """A `palus.rollout.rollout.Collector`: rollouts of `horizon` decisions and, of all behaviors together, `rows` rows.
 
     Close it, or its games stay. All methods are for one thread, the learner's.
+    stopped: asked while workers let it wait, also by the thread that plays beside the learner. warn: takes complaints
+    as they come; without it they wait for `complaints`.
     """
 
     def __init__(
@@ -88,7 +96,10 @@ class WorkerCollector:
         try:
             memory = mmap(self._memory, layout.size)
             tables = layout.tables(memory)
-            self._workers = _workers(make, settings, self.plan, layout, self._memory, tables, seed, share, cores)
+            self._warm_up = _warm_up(settings, self.plan, share, horizon)
+            self._workers = _workers(
+                make, settings, self.plan, layout, self._memory, tables, seed, share, cores, self._warm_up
+            )
         except BaseException:
             os.close(self._memory)
             raise
@@ -111,7 +122,11 @@ class WorkerCollector:
         )
         self._counter, self._parameters = 0, dict[str, Value]()
         self._begun = time.perf_counter()
+        self._late = math.inf  # when games that still start are told of
+        self.stopped: Callable[[], bool] = never
+        self.warn: Callable[[str], object] | None = None
         self._told = 0  # losses that `complaints` has spoken of
+        self._before, self._max_restarts = 0, settings.max_restarts  # losses before the latest rollout was complete
         self._started = self._closed = False
         self._released = 0  # pages that may be written again
         self._held = False  # whether the learner reads the one that follows them
@@ -122,7 +137,8 @@ class WorkerCollector:
     def collect(self) -> Collected:
         """Play on for one page; pages that hold nothing but losses are passed over.
 
-        Raises WorkerError when workers cannot be kept alive, EnvError when a game breaks its contract.
+        Raises WorkerError when workers cannot be kept alive, EnvError when a game breaks its contract, StoppedEarly
+        when `stopped` says so while workers are silent.
         """
         self.release()
         if not self._started:
@@ -131,6 +147,7 @@ class WorkerCollector:
         while all(buffer.is_empty(self._released % self._pages) for buffer in self._buffers.values()):
             self.release()
             self._hold()
+        self._before = self._lost
         page = self._released % self._pages
         found = {
             policy: self._buffers[behavior].rollout(
@@ -159,8 +176,8 @@ class WorkerCollector:
         try:
             yield
         finally:
-            if self._next is not None:
-                wait([self._next])
+            while self._next is not None and wait([self._next], PATIENCE_S).not_done:
+                self._complain()
 
     def _begin_thread(self) -> None:
         torch.set_num_threads(1)
@@ -174,6 +191,7 @@ class WorkerCollector:
         self._heed()
         while self._released < self._rounds.complete:
             self._pass_over()
+        self._late = time.monotonic() + SLOW_START_S if self._warm_up else math.inf
         self._rounds.restart(self._counter)
 
     def _heed(self) -> None:
@@ -189,16 +207,25 @@ class WorkerCollector:
     def _hold(self) -> None:
         """Hold the next page, which has been played or is played now."""
         self._heed()
-        self._play(self._released)
+        self._play(self._released, self._complain)
         self._held = True
 
-    def _play(self, page: int) -> None:
-        """Play on to the end of a page."""
+    def _play(self, page: int, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Play on to the end of a page. meanwhile: called after every round."""
         if self._rounds.complete > page:
             return
         self._rounds.listen(wait=False)  # a worker lost meanwhile is replaced before it costs decisions
         while self._rounds.complete <= page and not self._closed:
             self._rounds.play(page + 1)
+            meanwhile()
+            vain = self._lost - self._before
+            if vain > self._max_restarts:
+                raise WorkerError(
+                    f"{vain} workers were lost before a rollout was complete, more than palus.sampling.max_restarts: "
+                    f"{self._max_restarts}. The last one, {self._rounds.tally.last}"
+                )
+            if self._rounds.idle and self.stopped():
+                raise StoppedEarly
         self._rounds.weigh()
 
     @property
@@ -252,8 +279,7 @@ class WorkerCollector:
 
     def complaints(self) -> Sequence[str]:
         """That workers were lost since the last call; training goes on."""
-        tally = self._rounds.tally
-        lost = tally.crashed + tally.hung
+        tally, lost = self._rounds.tally, self._lost
         if lost == self._told:
             return []
         self._told = lost
@@ -261,6 +287,23 @@ class WorkerCollector:
             f"lost {tally.last}. A new one took its place and training goes on; so far {lost} were lost, "
             f"and {tally.dropped} decisions with them."
         ]
+
+    def _complain(self) -> None:
+        """Tell at once where somebody listens: a rollout may never come."""
+        if self.warn is None:
+            return
+        for line in self.complaints():
+            self.warn(line)
+        if time.monotonic() > self._late and self._rounds.idle and self._rounds.starting:
+            self._late = math.inf
+            self.warn(
+                f"games have been starting for {SLOW_START_S:g} s; each is put out of step by up to {self._warm_up} "
+                "random decisions, which palus.sampling.decorrelate: false leaves out."
+            )
+
+    @property
+    def _lost(self) -> int:
+        return self._rounds.tally.crashed + self._rounds.tally.hung
 
     @property
     def pids(self) -> list[int]:
@@ -292,6 +335,12 @@ class WorkerCollector:
             os.close(self._memory)
 
 
+def _warm_up(settings: Sampling, plan: WorkerPlan, share: Share, horizon: int) -> int:
+    """The most random decisions before a game counts."""
+    games = plan.splits * plan.games * (1 if plan.workers else share.size)  # as one process of as many workers has
+    return horizon * min(games, WARM_UP_GAMES) if settings.decorrelate else 0
+
+
 def _workers(
     make: Callable[[], Game],
     settings: Sampling,
@@ -302,10 +351,9 @@ def _workers(
     seed: int,
     share: Share,
     cores: Sequence[int | None],
+    warm_up: int,
 ) -> Workers:
     """Start whatever steps the games."""
-    games = plan.splits * plan.games * (1 if plan.workers else share.size)  # as one process of as many workers has
-    warm_up = layout.horizon * min(games, WARM_UP_GAMES) if settings.decorrelate else 0
     assignments = [
         Assignment(
             worker=worker,
