@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import sys
 import zipfile
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import torch
 
+from full_disk import at_most
 from palus import files
 from palus.errors import StorageError
 from palus.files import read_arrays, write_atomically, write_bytes
@@ -61,19 +61,6 @@ def pickle_of_an_object() -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, np.array([{}], object), allow_pickle=True)
     return buffer.getvalue()
-
-
-@contextmanager
-def at_most(size: int):
-    """Let the system refuse whatever makes a file larger, as a full disk does in the middle of writing."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no file size limits on Windows")

@@ -96,6 +96,33 @@ class _Refusable(io.FileIO):
             raise
 
 
+class GrowingFile:
+    """One that only grows, by whole pieces. length: bytes of it that count; whatever lies behind them goes with the
+    next piece."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.length = path, 0
+
+    def grow(self, data: bytes) -> None:
+        """Add a piece. Raises StorageError; half a piece that a full disk let through is overwritten by the next."""
+        try:
+            try:
+                file = self.path.open("ab")
+            except FileNotFoundError:
+                self.path.parent.mkdir(parents=True)
+                file = self.path.open("ab")
+            with file:
+                end = file.seek(0, 2)
+                if end > self.length:
+                    file.truncate(self.length)
+                file.write(data)
+            self.length = min(self.length, end) + len(data)
+        except OSError as error:
+            raise StorageError(
+                f"{self.path}: could not be written ({error.strerror or error}); free space there"
+            ) from error
+
+
 def whole_name(name: str) -> str | None:
     """Of a temporary file that `write_atomically` fills, the name of the file that it was to become."""
     found = re.fullmatch(rf"\.(.+)\.[^.]+{re.escape(UNFINISHED)}", name)

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from palus.errors import StorageError
+from palus.files import GrowingFile
 
 PROGRESS = Path("run_logs") / "progress.jsonl"
 """Where it stands in a run's folder."""
@@ -79,11 +79,8 @@ def understood(line: Mapping[str, Any]) -> ProgressLine | None:
         return None
 
 
-class ProgressWriter:
-    """Appends lines. length: bytes of the file that count; whatever lies behind them goes with the next line."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.length = path, 0
+class ProgressWriter(GrowingFile):
+    """Appends lines."""
 
     def cut_back(self, steps: Mapping[int, int]) -> None:
         """Forget what came after a checkpoint. steps: trainer steps of each learner at it, by policy id."""
@@ -94,24 +91,8 @@ class ProgressWriter:
         self.length = sum(map(len, takewhile(lambda line: _is_before(line, steps), lines)))
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Add one line. Raises StorageError; half a line that a full disk let through is overwritten by the next."""
-        data = json.dumps(line, allow_nan=False, default=str).encode() + b"\n"
-        try:
-            try:
-                file = self.path.open("ab")
-            except FileNotFoundError:
-                self.path.parent.mkdir(parents=True)
-                file = self.path.open("ab")
-            with file:
-                end = file.seek(0, 2)
-                if end > self.length:
-                    file.truncate(self.length)
-                file.write(data)
-            self.length = min(self.length, end) + len(data)
-        except OSError as error:
-            raise StorageError(
-                f"{self.path}: could not be written ({error.strerror or error}); free space there"
-            ) from error
+        """Add one line. Raises StorageError."""
+        self.grow(json.dumps(line, allow_nan=False, default=str).encode() + b"\n")
 
 
 class ProgressReader:

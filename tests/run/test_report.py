@@ -2,15 +2,22 @@
 
 import io
 import json
+import struct
+import sys
 from types import SimpleNamespace
 
 import pytest
 from events import read_values
 from rich.console import Console
+from tensorboardX import summary
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.record_writer import masked_crc32c
 
+from full_disk import at_most
 from palus.config import load_run
 from palus.progress import PROGRESS
 from palus.rollout.rollout import Episode
+from palus.run.events import EventFile
 from palus.run.folder import RunFolder
 from palus.run.report import Report
 from palus.run.timers import Timers
@@ -230,6 +237,52 @@ def test_a_progress_file_that_cannot_be_written_is_told_once_and_stops_nothing(t
             told.add(step, 1.0, [episode(0.5, 1.0)], stats(baseline_loss=0.3), 3.0, None)
     assert " ".join(told.lines()).count("the live page lacks what was not written") == 1
     assert sum("Step: " in line for line in told.lines()) == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no file size limits on Windows")
+def test_a_full_disk_costs_events_and_never_the_run(tmp_path):
+    told = Told(tmp_path)
+    with told.report:
+        told.add(4000, 1.0, [episode(0.5, 1.0)], stats(baseline_loss=0.3), 3.0, None)
+        (events,) = told.folder.of("SoccerTwos").glob("events.out.tfevents.*")
+        with at_most(events.stat().st_size + 100):  # it takes a piece of the next event
+            for step in range(8000, 80_000, 4000):
+                told.add(step, 1.0, [episode(0.5, 1.0)], stats(baseline_loss=0.3), 3.0, None)
+            assert "Step: 76000" in told.lines()[-1]
+        told.add(80_000, 1.0, [episode(0.5, 1.0)], stats(baseline_loss=0.3), 3.0, None)
+    steps = {step for step, tag, _ in read_values(told.folder.of("SoccerTwos")) if tag == "Losses/Policy Loss"}
+    assert steps == {4000, 80_000}
+    assert " ".join(told.lines()).count("TensorBoard lacks what was not written") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no file size limits on Windows")
+def test_a_full_disk_hides_no_other_fault(tmp_path):
+    told = Told(tmp_path)
+    with pytest.raises(RuntimeError, match="of its own"), at_most(0), told.report:
+        raise RuntimeError("of its own")
+    assert not read_values(told.folder.of("SoccerTwos"))
+
+
+def test_two_event_files_of_one_second_have_names_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr("palus.run.events.time.time", lambda: 1.8e9)
+    for value in (1.0, 2.0):
+        EventFile(tmp_path).add(summary.scalar("tag", value), 5)
+    assert read_values(tmp_path) == [(5, "tag", 1.0), (5, "tag", 2.0)]
+    assert len([*tmp_path.glob("events.out.tfevents.1800000000.*")]) == 2
+
+
+def test_tensorboard_finds_every_checksum_right(tmp_path):
+    file = EventFile(tmp_path)
+    for step in range(3):
+        file.add(summary.scalar("tag", float(step)), step)
+    data, records = file.path.read_bytes(), []
+    while data:
+        (length,) = struct.unpack_from("<Q", data)
+        record, data = data[: 16 + length], data[16 + length :]
+        assert struct.unpack_from("<I", record, 8)[0] == masked_crc32c(record[:8])
+        assert struct.unpack_from("<I", record, 12 + length)[0] == masked_crc32c(record[12:-4])
+        records.append(record[12:-4])
+    assert Event.FromString(records[0]).file_version == "brain.Event:2" and len(records) == 4
 
 
 def test_a_resumed_report_takes_back_what_came_after_the_checkpoint(tmp_path):

@@ -15,19 +15,20 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn, TimeRemainingColumn
-from tensorboardX import SummaryWriter, summary
+from tensorboardX import summary
 
 from palus.config import RunFile
 from palus.errors import StorageError
+from palus.files import GrowingFile
 from palus.progress import PROGRESS, ProgressWriter, finite
 from palus.rollout.game_statistics import GameTold
+from palus.run.events import EventFile
 from palus.run.folder import RunFolder
 from palus.run.postponed import Postponed
 from palus.run.timers import Timers
 from palus.run.trainee import PolicyRecord, Trainee
 from palus.terminal import Terminal
 
-EVENTS = "events.out.tfevents.*"
 RECENT_UPDATES = 20
 """Updates that the shown speed is averaged over."""
 
@@ -38,7 +39,7 @@ class _Line:
 
     trainee: Trainee
     summary_step: int = 0
-    writer: SummaryWriter | None = None
+    events: EventFile | None = None
     task: TaskID | None = None
     pace: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=RECENT_UPDATES))
 
@@ -71,7 +72,8 @@ class Report:
         self._timers, self._postponed = timers, postponed or Postponed()
         self.console, self._tell, self._also = console or Terminal(stderr=True), log, note
         self.last_scores: dict[str, float] = {}
-        self._log, self._log_failed = ProgressWriter(folder.root / PROGRESS), False
+        self._log = ProgressWriter(folder.root / PROGRESS)
+        self._failed = set[str]()  # what lacks lines, and was told of
         self._seconds = 0.0
         self._progress: Progress | None = None
 
@@ -85,7 +87,7 @@ class Report:
 
     def add(self, trainees: Sequence[Trainee]) -> None:
         """Tell of more learners from now on, those of a behavior that has just appeared."""
-        fresh, is_open = [_Line(trainee) for trainee in trainees], self.lines[0].writer is not None
+        fresh, is_open = [_Line(trainee) for trainee in trainees], self.lines[0].events is not None
         self.lines += fresh
         if is_open:
             self._open(fresh)
@@ -98,12 +100,9 @@ class Report:
     def _open(self, lines: Sequence[_Line]) -> None:
         """Begin the files and the progress bars of these learners."""
         for line in lines:
-            before = set(line.trainee.folder.glob(EVENTS))
-            line.writer = SummaryWriter(str(line.trainee.folder), flush_secs=10)
-            for path in set(line.trainee.folder.glob(EVENTS)) - before:  # the library names it
-                self.folder.own(path)
+            line.events = EventFile(line.trainee.folder)
             settings = json.dumps(line.trainee.behavior.model_dump(mode="json"), indent=2)
-            line.writer.add_text("Hyperparameters", f"```\n{settings}\n```")
+            self._add(line, summary.text("Hyperparameters", f"```\n{settings}\n```"), 0)
             line.pace.append((time.perf_counter(), line.summary_step))
             if self._progress is not None:
                 total, done = line.trainee.behavior.max_steps, line.summary_step
@@ -129,9 +128,6 @@ class Report:
         self._note(kind="end", step=min(t.step for t in trainees), seconds=self._seconds, finished=finished)
         if self._progress is not None:
             self._progress.stop()
-        for line in self.lines:
-            if line.writer is not None:
-                line.writer.close()
 
     def is_due(self, number: int) -> bool:
         """Whether the next `advance` of a learner writes a summary."""
@@ -208,28 +204,35 @@ class Report:
         self._note(kind="summary", **names, step=step, seconds=round(self._seconds, 3), values=finite(values))
 
     def _note(self, **line: Any) -> None:
-        """One line of the progress file; what goes wrong is told once, and never stops the run."""
+        """One line of the progress file."""
         if self._also is not None:
             self._also(line)
+        self._grow(self._log, lambda: self._log.append(line), "the live page")
+
+    def _grow(self, file: GrowingFile, write: Callable[[], None], reader: str) -> None:
+        """Write to a file; what goes wrong is told once, and never stops the run."""
         try:
-            self.folder.own(self._log.path)
-            self._log.append(line)
+            self.folder.own(file.path)
+            write()
         except StorageError as error:
-            if not self._log_failed:
-                self.warn(f"{error}. Training goes on; the live page lacks what was not written.")
-            self._log_failed = True
+            if reader not in self._failed:
+                self.warn(f"{error}. Training goes on; {reader} lacks what was not written.")
+            self._failed.add(reader)
 
     def _write(self, line: _Line, contents: Mapping[str, Any], step: int) -> None:
         """Values under exactly these tags, in one event; tensorboardX's own calls would turn ML-Agents' blanks into
         underscores."""
-        if line.writer is None:
-            return
         whole, *others = contents.values()
         for tag, content in contents.items():
             content.value[0].tag = tag
         for content in others:
             whole.value.extend(content.value)
-        line.writer.file_writer.add_summary(whole, step)
+        self._add(line, whole, step)
+
+    def _add(self, line: _Line, event: Any, step: int) -> None:
+        events = line.events
+        if events is not None:
+            self._grow(events, lambda: events.add(event, step), "TensorBoard")
 
     def scores(self, step: int, scores: Mapping[str, float], number: int = 0) -> None:
         """Shares of points of learner `number` against the baselines, when they were just played."""
