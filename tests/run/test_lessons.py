@@ -62,6 +62,12 @@ def test_a_lesson_by_progress_asks_for_episodes_too_and_several_may_end_at_once(
     assert number(found, 0.9, 0.0) == 3
 
 
+def test_a_lesson_by_the_progress_of_a_behavior_that_has_not_appeared_waits_for_it() -> None:
+    found = lessons("measure: progress, threshold: 0.25")
+    assert found.advance({}, []) == [] and found.numbers["p"] == 0
+    assert number(found, 0.5) == 1
+
+
 def test_a_change_empties_all_buffers() -> None:
     own = "threshold: 0.5, min_lesson_length: 2, signal_smoothing: false"
     other = "{name: a, value: 0, completion_criteria: {behavior: SoccerTwos, min_lesson_length: 3, threshold: 0.5}}"

@@ -52,8 +52,8 @@ class Lessons:
     def advance(self, progress: Mapping[str, float], ended: Iterable[tuple[str, float]]) -> list[str]:
         """Test after every episode, and once more; returns the parameters that are in another lesson now.
 
-        progress: behavior -> trainer step / max_steps. ended: behavior and return of episodes in order; those after a
-        change were played in the lesson that is over and do not count.
+        progress: behavior -> trainer step / max_steps; what has not appeared has done nothing. ended: behavior and
+        return of episodes in order; those after a change were played in the lesson that is over and do not count.
         """
         changed, self.resets = list[str](), False
         for behavior, reward in ended:
@@ -85,7 +85,7 @@ class Lessons:
         if rewards is None or len(rewards) < criteria.min_lesson_length:
             return False
         if criteria.measure == "progress":
-            return progress[criteria.behavior] > criteria.threshold
+            return progress.get(criteria.behavior, 0.0) > criteria.threshold
         if not rewards:
             return False
         measure = sum(rewards) / len(rewards)
