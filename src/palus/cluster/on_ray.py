@@ -108,7 +108,7 @@ def play_league(
 ) -> dict[str, Ending]:
     """Train all runs of a plan on a cluster. As `palus.cluster.local.play_league`.
 
-    Raises WorkerError where there is no cluster, ConfigError where a run takes more than any machine of it has.
+    Raises WorkerError where there is no cluster.
     """
     handlers = {number: signal.getsignal(number) for number in ending_signals()}
     try:
@@ -121,7 +121,6 @@ def play_league(
     for number, handler in handlers.items():  # Ray puts its own in their place, and ends at once
         signal.signal(number, handler)
     try:
-        _check_room(plan)
         return _Driver(plan, trust, tell).drive(stopped)
     finally:
         ray.shutdown()
@@ -129,19 +128,6 @@ def play_league(
 
 def _cpus(number: float) -> str:
     return f"{number:g} CPU{'' if number == 1 else 's'}"
-
-
-def _check_room(plan: LeaguePlan) -> None:
-    """Raises ConfigError where a run would wait for ever."""
-    most = max((node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)
-    faults = [
-        f"{name}: takes {_cpus(run.palus.threads)} (palus.threads), and no machine of the cluster has more than "
-        f"{most:g}; give it fewer, or start Ray on a larger machine first"
-        for name, run in plan.runs.items()
-        if run.palus.threads > most
-    ]
-    if faults:
-        raise ConfigError(faults)
 
 
 class _Driver:
