@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +18,7 @@ from typer.testing import CliRunner
 from palus.cli import app
 from palus.cli.train import what_next
 from palus.config import load_run
-from palus.launch.pace import fitting_share
+from palus.launch.pace import fitted, fitting_share
 from palus.nn.matmul import MatmulPath
 from palus.run.folder import RunFolder
 from palus.trust import Trust
@@ -104,6 +107,30 @@ def test_minutes_size_a_run_to_the_machine_and_never_beyond_its_file(tmp_path):
     assert not (tmp_path / "r").exists(), "measured elsewhere"
     assert fitting_share(1000.0, 10.0, 1e6) == pytest.approx(0.75 * 0.6)  # 600,000 steps at the rate of the start
     assert "--minutes sizes a run before it begins" in palus("debug", "--minutes", 1, "--resume", code=2).output
+
+
+@pytest.mark.parametrize(("striker", "fits"), [("1e9", 450_000), ("0", 0)])
+def test_minutes_leave_a_behavior_that_is_to_learn_nothing_as_it_is(striker, fits, monkeypatch):
+    class Measured:
+        """Both play a thousand steps an iteration, which takes a second."""
+
+        def __init__(self, run):
+            self.trainees = [
+                SimpleNamespace(policy=k, name=name, behavior=behavior)
+                for k, (name, behavior) in enumerate(run.behaviors.items())
+            ]
+            self.steps = dict.fromkeys(range(2), 0)
+
+        def iterate(self):
+            self.steps = {policy: step + 1000 for policy, step in self.steps.items()}
+
+    seconds = itertools.count()
+    monkeypatch.setattr("palus.launch.pace.time", SimpleNamespace(perf_counter=lambda: float(next(seconds))))
+    monkeypatch.setattr("palus.launch.pace.trial", lambda run, trust: nullcontext(Measured(run)))
+    settings = ["behaviors.Goalie.max_steps=0", f"behaviors.Striker.max_steps={striker}"]
+    sized = fitted(load_run("strikers-vs-goalie", settings), 10.0)
+    assert sized.behaviors["Goalie"].max_steps == 0
+    assert sized.behaviors["Striker"].max_steps == pytest.approx(fits, abs=1)
 
 
 # -- validation ---------------------------------------------------------------------------------------------------

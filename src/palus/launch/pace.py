@@ -52,30 +52,32 @@ def _at_once(behavior: AnyBehavior) -> AnyBehavior:
 
 
 def fitting_share(steps_per_s: float, minutes: float, wanted: float) -> float:
-    """The share, at most 1, of the wanted steps that a machine does in so many minutes."""
-    return min(1.0, SHARE_OF_RATE * steps_per_s * 60.0 * minutes / wanted)
+    """The share, at most 1, of the wanted steps that a machine does in so many minutes; all of none."""
+    return min(1.0, SHARE_OF_RATE * steps_per_s * 60.0 * minutes / wanted) if wanted else 1.0
 
 
 def fitted(run: RunFile, minutes: float, trust: Trust = NOBODY) -> RunFile:
     """The run, to end within `minutes` on this machine: every learner's `max_steps`, and with it its schedules, cut to
-    the share that fits; never more than the file says. The clock ends what turns out slower than it was measured.
+    the share that fits; never more than the file says, and none of a learner that is to do none. The clock ends what
+    turns out slower than it was measured.
 
     Plays and learns a little in a folder of its own. Raises what a run raises.
     """
     with trial(run, trust) as parts:
-        before, begun, seconds = sum(parts.steps.values()), time.perf_counter(), 0.0
+        learn = [trainee.policy for trainee in parts.trainees if trainee.behavior.max_steps]
+        before, begun, seconds = sum(parts.steps[policy] for policy in learn), time.perf_counter(), 0.0
         for _ in range(MEASURED_ITERATIONS):
             parts.iterate()
             seconds = time.perf_counter() - begun
             if seconds > MEASURED_S:
                 break
-        rate = (sum(parts.steps.values()) - before) / seconds
+        rate = (sum(parts.steps[policy] for policy in learn) - before) / seconds
         own = {trainee.name: trainee.behavior.max_steps for trainee in parts.trainees}
         wanted = sum(trainee.behavior.max_steps for trainee in parts.trainees)
     share = fitting_share(rate, minutes, wanted)
     complete = run.completed(own)
     behaviors = {
-        name: behavior.changed(max_steps=max(1, int(share * behavior.max_steps)))
+        name: behavior.changed(max_steps=min(behavior.max_steps, max(1, int(share * behavior.max_steps))))
         for name, behavior in complete.behaviors.items()
     }
     return complete.changed(behaviors=behaviors, palus={"max_minutes": minutes})
