@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flaky_storage import Flaky, flaky  # noqa: F401
 from killed_run import RUN, SETTINGS
 
 from palus.config import load_run
@@ -22,7 +23,9 @@ OVERRIDES = {**SETTINGS, "max_steps": 6000, "checkpoint_interval": 1000, "summar
 
 
 @contextmanager
-def run(folder: Path, name: str, storage: Path | None = None, *, resume: bool = False, **more: Any) -> Iterator[Run]:
+def run(
+    folder: Path, name: str, storage: Path | str | None = None, *, resume: bool = False, **more: Any
+) -> Iterator[Run]:
     """A run of the league, which its test drives."""
     behaviors = json.dumps({"DuelToy": {**OVERRIDES, **more}})
     file = load_run("debug", [*RUN, f"behaviors={behaviors}", f"checkpoint_settings.run_id={name}",
@@ -47,7 +50,7 @@ def names(made: Run) -> set[str]:
     return {visitor.name for visitor in made.league.visitors}
 
 
-def told(folder: Path) -> LeagueRecord:
+def told(folder: Path | str) -> LeagueRecord:
     return LeagueRecord(Depot(str(folder))).read()
 
 
@@ -118,17 +121,18 @@ def test_a_learner_that_has_begun_anew_is_told_as_such(tmp_path: Path) -> None:
         assert told(tmp_path).runs["ada"].learners == {"ada": None}
 
 
-def test_a_storage_that_is_away_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with run(tmp_path, "ada") as ada:
+def test_a_storage_that_is_away_loses_nothing(tmp_path: Path, flaky: Flaky) -> None:  # noqa: F811
+    with run(tmp_path, "ada", flaky.place) as ada:
         go_on(ada, 1)
-        with monkeypatch.context() as patch:
-            patch.setattr(Depot, "list", lambda *_: (_ for _ in ()).throw(StorageError("away")))
+        with flaky.gone():
             while ada.step < 3500:
                 ada.iterate()
                 ada.save_if_due()
-        assert told(tmp_path).runs["ada"].parts == 1
+            with pytest.raises(StorageError, match="the storage did not do it"):
+                told(flaky.place)
+        assert told(flaky.place).runs["ada"].parts == 1
         go_on(ada, 1)
-        record = told(tmp_path).runs["ada"]
+        record = told(flaky.place).runs["ada"]
         assert record.parts == 2 and record.matches == ada.exchange.matches  # type: ignore[union-attr]
         assert [one.number for one in record.snapshots] == list(range(ada.league.snapshot_count))
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from flaky_storage import Flaky, flaky  # noqa: F401
 
 from palus.errors import StorageError
 from palus.store.depot import Depot
@@ -73,3 +74,19 @@ def test_a_storage_that_cannot_be_written_says_so(tmp_path: Path) -> None:
         Depot(str(tmp_path / "cup")).create("book/1", b"")
     with pytest.raises(StorageError, match="cannot be opened"):
         Depot("nosuch://bucket")
+
+
+def test_whatever_is_asked_of_a_storage_that_is_away_says_so(flaky: Flaky, tmp_path: Path) -> None:  # noqa: F811
+    depot = Depot(flaky.place)
+    depot.create("book/1", b"one")
+    (tmp_path / "one").write_bytes(b"one")
+    asked = [
+        depot.list, partial(depot.list, "book"), partial(depot.get, "book/1"), partial(depot.has, "book/1"),
+        partial(depot.create, "book/2", b""), partial(depot.replace, "book/1", b""), partial(depot.remove, "book/1"),
+        partial(depot.fetch, "book/1", tmp_path / "two"), partial(depot.send, "book/1", tmp_path / "one"),
+    ]  # fmt: skip
+    with flaky.gone():
+        for ask in asked:
+            with pytest.raises(StorageError, match=r"the storage did not do it \(ConnectionError"):
+                ask()
+    assert depot.list() == ["book/1"]

@@ -68,8 +68,7 @@ class Depot:
     def list(self, folder: str = "") -> list[str]:
         """The names of all files below a folder, sorted; [] where it is not there."""
         with self._reporting(folder):
-            found = self._files.list(folder and checked(folder))
-        return sorted(name for name in found if is_name(name))
+            return sorted(name for name in self._files.list(folder and checked(folder)) if is_name(name))
 
     def remove(self, name: str) -> None:
         """Forget a file; nothing happens where it is not there."""
