@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,10 @@ from typer.testing import CliRunner
 from palus.cli import app
 from palus.cluster import local
 from palus.cluster.plan import LeaguePlan
-from palus.errors import ConfigError
-from palus.launch.apart import Ending
+from palus.errors import CheckpointError, ConfigError
+from palus.launch.apart import Ending, claimed
+from palus.league.records import SEEN, encoded, home, part
+from palus.run.folder import OwnFiles, RunFolder
 from palus.store.depot import Depot
 
 
@@ -135,3 +138,26 @@ def test_a_league_whose_folders_cannot_be_made_says_so(tmp_path: Path, taken: st
     result = CliRunner().invoke(app, command(write_file(tmp_path))[3:])
     assert result.exit_code == 2
     assert "the folder cannot be made (" in result.stderr and "choose another --results-dir" in result.stderr
+
+
+def test_a_league_is_not_begun_anew_while_a_run_of_it_trains(tmp_path: Path) -> None:
+    file = write_file(tmp_path)
+    for storage in (None, str(tmp_path / "far")):
+        plan = plan_of(file, storage=storage)
+        depot = Depot(plan.storage)
+        for name in plan.runs:
+            OwnFiles(plan.folder(name)).add(plan.folder(name) / "x").write_text("of a former run")
+            depot.create(part(name, 1), b"")
+        for keeping in (claimed(plan.folder("bob")), RunFolder(plan.folder("bob"), []).held()):
+            with keeping, pytest.raises(CheckpointError, match=r"cup/bob: .*is training just now"):
+                plan.clear()
+        if storage is not None:
+            line = {"time": time.time(), "steps": {}, "state": "training", "host": "elsewhere", "pid": 1}
+            depot.replace(f"{home('bob')}/{SEEN}", encoded([line]))
+            with pytest.raises(CheckpointError, match=r"book/bob: is training just now, on 'elsewhere'"):
+                plan.clear()
+            depot.replace(f"{home('bob')}/{SEEN}", encoded([line | {"time": time.time() - 100}]))
+        assert {part(name, 1) for name in plan.runs} <= {*depot.list("book")}
+        assert all(plan.folder(name).joinpath("x").exists() for name in plan.runs)
+        plan.clear()
+        assert not depot.list("book") and not any(plan.folder(name).joinpath("x").exists() for name in plan.runs)

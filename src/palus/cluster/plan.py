@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from palus.config import RunFile, load_run
-from palus.errors import ConfigError, StorageError
+from palus.errors import CheckpointError, ConfigError, StorageError
+from palus.launch.apart import claimed
 from palus.league.exchange import Berth
-from palus.league.records import BOOK, home, is_run_name
-from palus.run.folder import OwnFiles
+from palus.league.records import BOOK, SILENT_S, home, is_run_name, seen
+from palus.run.folder import OwnFiles, RunFolder
 from palus.run.misfits import misfits
 from palus.store.depot import Depot
 from palus.trust import Trust
@@ -44,12 +47,28 @@ class LeaguePlan:
         return self.root / f"{name}.log"
 
     def clear(self) -> None:
-        """Remove what former runs of these names left. Raises StorageError."""
+        """Remove what former runs of these names left.
+
+        Raises CheckpointError, with all of it still there, when one of them is training, here or where its storage is
+        reached from; StorageError.
+        """
         depot = Depot(self.storage)
-        for name in self.runs:
-            for file in depot.list(home(name)):
-                depot.remove(file)
-            OwnFiles(self.folder(name)).remove_all()
+        with ExitStack() as kept_out:
+            for name in self.runs:
+                if (folder := self.folder(name)).is_dir():
+                    if not kept_out.enter_context(claimed(folder)):
+                        raise CheckpointError(f"{folder}: is training just now; wait for its end, or stop its league.")
+                    kept_out.enter_context(RunFolder(folder, []).held())
+                last = seen(depot, name) if self.berth(name).mirrored else None
+                if last is not None and last.state == "training" and time.time() - last.time < SILENT_S:
+                    raise CheckpointError(
+                        f"{self.storage}/{home(name)}: is training just now, on {last.host!r:.80}; stop it there. One "
+                        f"that was killed is taken to train for {SILENT_S:.0f} s."
+                    )
+            for name in self.runs:
+                for file in depot.list(home(name)):
+                    depot.remove(file)
+                OwnFiles(self.folder(name)).remove_all()
 
 
 def make_plan(

@@ -40,6 +40,8 @@ FILES = "files"
 SEEN = "seen.json"
 TABLES = ("training", "evaluation")
 NamedCells = dict[tuple[str, str], tuple[float, int]]
+SILENT_S = 60.0
+"""A run that gave no sign of life for so long has ended, or its machine or the storage is away."""
 START = 1200.0
 """Rating of the first policy that is rated."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}\Z")
@@ -135,6 +137,14 @@ def news(depot: Depot, run: str, after: int) -> tuple[int, list[dict[str, Any]]]
     return max(numbers, default=after), lines
 
 
+def seen(depot: Depot, run: str) -> SeenLine | None:
+    """A run's last sign of life; None where there is none, or none that can be read."""
+    try:
+        return SeenLine.model_validate(decoded(depot.get(f"{home(run)}/{SEEN}"))[0])
+    except (StorageError, IndexError, ValidationError):
+        return None
+
+
 @dataclass(frozen=True)
 class Publication:
     """A snapshot as its run told of it. learner: policy id there; version: how many snapshots that had made before."""
@@ -217,10 +227,7 @@ class RunRecord:
         self.parts, lines = news(depot, self.name, self.parts)
         for line in lines:
             self._take(line)
-        try:
-            self.seen = SeenLine.model_validate(decoded(depot.get(f"{home(self.name)}/{SEEN}"))[0])
-        except (StorageError, IndexError, ValidationError):
-            self.seen = None
+        self.seen = seen(depot, self.name)
 
     def _take(self, line: dict[str, Any]) -> None:
         match record_of(self.name, line):
@@ -306,7 +313,7 @@ class RunRecord:
         if self.seen is not None and self.seen.state == "stopped":
             return "stopped"
         last = self.last_seen
-        return "silent" if last is None or now - last > 60 else "training"
+        return "silent" if last is None or now - last > SILENT_S else "training"
 
     @property
     def last_seen(self) -> float | None:
