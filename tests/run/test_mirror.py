@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
+from flaky_storage import Flaky, flaky  # noqa: F401
 from test_exchange import go_on, run, told
 
 from palus.league.exchange import Berth
 from palus.league.records import encoded, home, part
 from palus.progress import understood
+from palus.run.folder import RunFolder
 from palus.run.mirror import restored
 from palus.store.depot import Depot
 
@@ -42,3 +46,57 @@ def test_what_a_book_says_of_files_leads_out_of_no_folder(tmp_path: Path) -> Non
     written = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file())
     assert [name for name in written if not name.startswith("storage/")] == [
         "eve/.palus-files", "eve/DuelToy/checkpoint.pt", "eve/run_logs/progress.jsonl"]  # fmt: skip
+
+
+def test_what_a_run_saved_without_the_storage_is_kept(tmp_path: Path, flaky: Flaky) -> None:  # noqa: F811
+    berth = Berth(flaky.place, "ada", mirrored=True)
+    with run(tmp_path, "ada", flaky.place) as ada:
+        go_on(ada, 1)
+        with flaky.gone():
+            ada.iterate()
+            ada.save()
+        step = ada.step
+    assert restored(berth, tmp_path / "ada")
+    with run(tmp_path, "ada", flaky.place, resume=True) as again:
+        assert again.step == step
+        record = told(flaky.place).runs["ada"]
+        assert (record.parts, record.steps["0"]) == (2, step)
+        assert record.matches == again.exchange.matches  # type: ignore[union-attr]
+    events = {*tmp_path.glob("ada/DuelToy/events*")}  # which no storage keeps
+    assert restored(berth, tmp_path / "ada") and {*tmp_path.glob("ada/DuelToy/events*")} == events
+
+
+SHA256 = "0" * 64
+SNAPSHOT = {"kind": "snapshot", "number": 4, "learner": 0, "behavior": "DuelToy", "role": "main", "origin": None,
+            "step": 1000, "version": 4, "elo": 1200.0, "sha256": SHA256}  # fmt: skip
+TOLD = {"kind": "results", "training": [], "evaluation": []}
+MORE = {"kind": "results", "training": [["ada", "bob", 1.0, 1]], "evaluation": []}
+
+
+@pytest.mark.parametrize(
+    ("exchange", "stays"),
+    [
+        ({"number": 3}, True),  # the next part was never written
+        ({"number": 2}, True),
+        ({"number": 2, "outbox": [TOLD, MORE]}, True),  # and saved once more since
+        ({"number": 2, "outbox": [MORE]}, False),  # another process has told this part
+        ({"number": 1}, False),
+        ({"number": 5}, False),  # of a run that was begun anew
+        ({"number": 3, "published": [(4, "1" * 64)]}, False),
+        ({"number": "x"}, False),
+        (None, False),
+    ],
+)
+def test_a_folder_stays_where_it_goes_on_from_the_book(
+    tmp_path: Path, exchange: dict[str, Any] | None, stays: bool
+) -> None:
+    depot, folder = Depot(str(tmp_path / "storage")), RunFolder(tmp_path / "ada", ["DuelToy"])
+    berth = Berth(depot.place, "ada", mirrored=True)
+    depot.create(part("ada", 1), encoded([SNAPSHOT, {"kind": "files", "time": 1.0, "files": None}]))
+    files = {"DuelToy/checkpoint.pt": depot.put(f"{home('ada')}/files", b"of the storage")}
+    depot.create(part("ada", 2), encoded([TOLD, {"kind": "files", "time": 2.0, "files": files}]))
+    if exchange is not None:
+        state = {"outbox": [TOLD], "published": [(4, SHA256)], **exchange}
+        folder.save({"exchange": {**state, "outbox": encoded(state["outbox"]).decode()}})
+    assert restored(berth, folder.root)
+    assert (folder.checkpoint.read_bytes() != b"of the storage") == stays

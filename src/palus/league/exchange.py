@@ -166,9 +166,8 @@ class Exchange:
         """Write a part, or find that it was written, maybe with less in it, before the run was killed or cut off."""
         name, written = part(self.run, self._number), len(lines) - 1
         if not self.depot.create(name, encoded(lines)):
-            told = decoded(self.depot.get(name))[:-1]
-            written = len(told)
-            if not told or told != decoded(encoded(lines))[:written]:
+            written = lines_told(self.depot.get(name), lines)
+            if not written:
                 raise SupersededError(
                     f"{self.depot.place}/{name}: another process has told of {self.run} since; this one ends. One at a "
                     "time trains a run: end the other one, or give its league another --storage."
@@ -285,6 +284,12 @@ class Exchange:
         }
         self._learners = [(run, int(learner)) for run, learner in state["learners"]]
         self._policies = {name: int(policy) for name, policy in state["policies"]}
+
+
+def lines_told(data: bytes, outbox: Sequence[Mapping[str, Any]]) -> int:
+    """How many lines of an outbox, from its first one on, a part of the book tells; 0 where it tells others."""
+    told = decoded(data)[:-1]
+    return len(told) if told == decoded(encoded(outbox))[: len(told)] else 0
 
 
 MAX_HOUSE = 1 << 12

@@ -1,25 +1,31 @@
 """The folder of a league's run, back from the storage that kept its last checkpoint: on a machine that never had it, or
-whose own copy is another one."""
+whose own copy is an older one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
+from palus.errors import CheckpointError
 from palus.files import write_bytes
-from palus.league.exchange import Berth
-from palus.league.records import FILES, FilesLine, encoded, home, news, record_of
+from palus.league.exchange import Berth, lines_told
+from palus.league.records import FILES, FilesLine, decoded, encoded, home, news, part, publications, record_of
 from palus.progress import PROGRESS, understood
-from palus.run.folder import OwnFiles
+from palus.run.folder import OwnFiles, read_checkpoint
 from palus.store.depot import Depot
 
 
 def restored(berth: Berth, root: Path) -> bool:
-    """Make a folder what it was at the run's last checkpoint that the league knows of; False where there is none.
+    """Have in a folder the run's last checkpoint; False where the league knows of none.
 
-    Whatever palus wrote there since is removed. Raises StorageError.
+    The folder stays as it is where its own checkpoint goes on from all that the league knows, as after a time without
+    the storage. Else whatever palus wrote there is replaced by what the storage keeps. Raises StorageError.
     """
     depot = Depot(berth.storage)
-    _, lines = news(depot, berth.run, 0)
+    last, lines = news(depot, berth.run, 0)
+    if _goes_on(berth, root, depot, last, lines):
+        return True
     told = (record_of(berth.run, line) for line in reversed(lines))
     files = next((record.files for record in told if isinstance(record, FilesLine)), None)
     if not files:
@@ -32,3 +38,22 @@ def restored(berth: Berth, root: Path) -> bool:
             write_bytes(own.add(root / path), depot.take(f"{home(berth.run)}/{FILES}", sha256))
     write_bytes(own.add(root / PROGRESS), encoded([line for line in lines if understood(line) is not None]))
     return True
+
+
+def _goes_on(berth: Berth, root: Path, depot: Depot, last: int, lines: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the checkpoint in a folder has told all parts of the book, but maybe the last one, or the one after it,
+    which it tells next. lines: of all parts up to `last`."""
+    checkpoint = next(iter(sorted(root.glob("*/checkpoint.pt"))), None)
+    try:
+        state = None if checkpoint is None else read_checkpoint(checkpoint).get("exchange")
+        if state is None:
+            return False
+        number, outbox = int(state["number"]), decoded(state["outbox"].encode())
+        published = {int(snapshot): sha256 for snapshot, sha256 in state["published"]}
+    except (CheckpointError, KeyError, TypeError, ValueError):
+        return False
+    if any(published.get(one.number, one.sha256) != one.sha256 for one in publications(berth.run, lines)):
+        return False  # the run was begun anew elsewhere
+    if number == last:
+        return lines_told(depot.get(part(berth.run, last)), outbox) > 0
+    return number == last + 1
