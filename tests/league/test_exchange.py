@@ -144,3 +144,20 @@ def test_of_two_processes_of_one_run_one_ends(tmp_path: Path) -> None:
             go_on(twin, 1)
         with pytest.raises(CheckpointError, match="another process has told of ada since"):
             go_on(ada, 1)
+
+
+def test_a_storage_that_never_answers_a_sign_of_life_holds_no_training_up(
+    tmp_path: Path,
+    flaky: Flaky,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("palus.league.exchange.GREETING_S", 0.0)
+    with run(tmp_path, "ada", flaky.place) as ada:
+        go_on(ada, 1)
+        with flaky.silent():
+            for _ in range(3):
+                ada.iterate()
+            assert flaky.waiting == 1
+        ada.exchange.greet(ada.steps, "stopped")  # type: ignore[union-attr]
+        seen = told(flaky.place).runs["ada"].seen
+        assert seen is not None and (seen.state, seen.steps) == ("stopped", {"0": ada.step})

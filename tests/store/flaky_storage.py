@@ -10,6 +10,7 @@ def test_it(flaky: Flaky) -> None:
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +18,16 @@ from typing import Any, ClassVar
 
 import pytest
 
+PATIENCE_S = 10.0
+
 
 class Flaky:
     """place: its URL."""
 
     def __init__(self, place: str) -> None:
-        self.place, self.away = place, False
+        self.place, self.away, self.waiting = place, False, 0
+        self._back = threading.Event()
+        self._back.set()
 
     @contextmanager
     def gone(self) -> Iterator[None]:
@@ -32,6 +37,25 @@ class Flaky:
             yield
         finally:
             self.away = False
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """It answers nothing within the block, or for PATIENCE_S; `waiting` calls hang in it."""
+        self._back.clear()
+        try:
+            yield
+        finally:
+            self._back.set()
+
+    def answer(self) -> None:
+        """Raises ConnectionError."""
+        if self.away:
+            raise ConnectionError("connection refused")
+        if not self._back.is_set():
+            self.waiting += 1
+            self._back.wait(PATIENCE_S)
+            self.waiting -= 1
+            raise ConnectionError("no answer")
 
 
 @pytest.fixture
@@ -54,8 +78,7 @@ def flaky(tmp_path: Path) -> Flaky:
 
     def failing(name: str) -> Any:
         def call(self: Files, *args: Any, **more: Any) -> Any:
-            if own.away:
-                raise ConnectionError("connection refused")
+            own.answer()
             return getattr(super(Files, self), name)(*args, **more)
 
         return call

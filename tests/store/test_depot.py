@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -90,3 +92,19 @@ def test_whatever_is_asked_of_a_storage_that_is_away_says_so(flaky: Flaky, tmp_p
             with pytest.raises(StorageError, match=r"the storage did not do it \(ConnectionError"):
                 ask()
     assert depot.list() == ["book/1"]
+
+
+def test_a_server_that_never_answers_is_asked_a_few_times_and_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("s3fs", reason="s3:// is opened by s3fs, of palus[cluster]")
+    monkeypatch.setattr("palus.store.depot.S3_TIMEOUTS_S", {"connect_timeout": 5, "read_timeout": 0.2})
+    asked = list[socket.socket]()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        for name, value in (("ENDPOINT_URL", f"http://127.0.0.1:{server.getsockname()[1]}"), ("ACCESS_KEY_ID", "test"),
+                            ("SECRET_ACCESS_KEY", "test"), ("DEFAULT_REGION", "us-east-1")):  # fmt: skip
+            monkeypatch.setenv(f"AWS_{name}", value)
+        threading.Thread(target=lambda: [asked.append(server.accept()[0]) for _ in range(9)], daemon=True).start()
+        with pytest.raises(StorageError, match="Timeout"):
+            Depot("s3://silent/cup").get("book/1")
+    assert 1 <= len(asked) <= 4
+    for one in asked:
+        one.close()

@@ -13,11 +13,12 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from palus.errors import StorageError, SupersededError
+from palus.errors import SupersededError
 from palus.files import write_bytes
 from palus.league.league import League
 from palus.league.members import Member
@@ -44,9 +45,12 @@ from palus.league.results import policies_of, results_of
 from palus.league.strength import add
 from palus.rollout.rollout import FROZEN, MEMBERS, FinishedMatch
 from palus.store.depot import Depot
+from palus.threads import DaemonThreads
 
 GREETING_S = 10.0
 """Between two signs of life."""
+FAREWELL_S = 5.0
+"""How long a run that ends waits for the last one to be written, at most."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class Exchange:
         self._learners: list[tuple[str, int]] = []  # of other runs, in the order in which they were met
         self._policies: dict[str, int] = {}  # name of a visitor -> policy id here
         self._met = 0  # visitors so far
+        self._greeter, self._greeting = DaemonThreads("palus-greeting"), list[Future[None]]()
         self._greeted, self._greeted_steps = -GREETING_S, 0
 
     # -- what is told ---------------------------------------------------------------------------------------------
@@ -182,9 +187,16 @@ class Exchange:
         return {told.number for told in publications(self.run, self._outbox)}
 
     def greet(self, steps: Mapping[int, int], state: str = "training") -> None:
-        """A sign of life, at most every `GREETING_S` while it trains; nobody misses one."""
+        """A sign of life, at most every `GREETING_S` while it trains; nobody misses one.
+
+        A storage that takes its time, or never answers, holds no training up: there is no other one meanwhile.
+        """
         now, total = time.monotonic(), sum(steps.values())
         if state == "training" and now - self._greeted < GREETING_S:
+            return
+        if state != "training":
+            wait(self._greeting, FAREWELL_S)
+        if not all(greeting.done() for greeting in self._greeting):
             return
         speed = (total - self._greeted_steps) / (now - self._greeted) if self._greeted_steps else None
         self._greeted, self._greeted_steps = now, total
@@ -192,10 +204,10 @@ class Exchange:
             "time": time.time(), "steps": {str(p): s for p, s in steps.items()}, "speed": speed, "state": state,
             "host": socket.gethostname(), "pid": os.getpid(),
         }  # fmt: skip
-        try:
-            self.depot.replace(f"{home(self.run)}/{SEEN}", encoded([line]))
-        except StorageError:
-            self._greeted_steps = 0
+        self._greeting = [self._greeter.submit(self.depot.replace, f"{home(self.run)}/{SEEN}", encoded([line]))]
+        if state != "training":
+            wait(self._greeting, FAREWELL_S)
+            self._greeter.close()
 
     # -- who is met -----------------------------------------------------------------------------------------------
 

@@ -19,6 +19,10 @@ from pathlib import Path
 from palus.errors import StorageError
 from palus.files import write_atomically, write_bytes
 
+S3_TIMEOUTS_S = {"connect_timeout": 5, "read_timeout": 10}
+S3_ATTEMPTS = 2
+"""Of its tools, and of botocore below them; with their own numbers, a server that never answers is waited for for
+minutes, and whoever calls tries again."""
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,127}\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -174,8 +178,13 @@ class _Url:
             import fsspec
         except ImportError as error:
             raise StorageError(f"{url}: takes fsspec, which is not installed; pip install 'palus[cluster]'") from error
+        is_s3 = url.startswith(("s3://", "s3a://"))
+        config = {**S3_TIMEOUTS_S, "retries": {"total_max_attempts": S3_ATTEMPTS}}
+        options = {"use_listings_cache": False, **({"config_kwargs": config} if is_s3 else {})}  # others write, too
         try:
-            self._files, self.root = fsspec.core.url_to_fs(url, use_listings_cache=False)  # others write, too
+            self._files, self.root = fsspec.core.url_to_fs(url, **options)
+            if is_s3:
+                self._files.retries = S3_ATTEMPTS
         except (ImportError, ValueError) as error:
             raise StorageError(f"{url}: cannot be opened ({error})") from error
 
