@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Event
 
 import pytest
 from small_league import assert_whole, plan_of, read, wait, write_file
@@ -16,12 +17,14 @@ from typer.testing import CliRunner
 
 from palus.cli import app
 from palus.cluster import local
+from palus.cluster.keeping import Keeper
 from palus.cluster.plan import LeaguePlan
 from palus.errors import CheckpointError, ConfigError
-from palus.launch.apart import Ending, claimed
+from palus.launch.apart import Ending, claimed, training
 from palus.league.records import SEEN, encoded, home, part
 from palus.run.folder import OwnFiles, RunFolder
 from palus.store.depot import Depot
+from palus.trust import NOBODY
 
 
 def command(file: Path, *options: str) -> list[str]:
@@ -161,3 +164,40 @@ def test_a_league_is_not_begun_anew_while_a_run_of_it_trains(tmp_path: Path) -> 
         assert all(plan.folder(name).joinpath("x").exists() for name in plan.runs)
         plan.clear()
         assert not depot.list("book") and not any(plan.folder(name).joinpath("x").exists() for name in plan.runs)
+
+
+def test_a_run_that_dies_again_and_again_is_tried_later_and_later(tmp_path: Path) -> None:
+    class Pauses(Event):
+        """Passes at once."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked: list[float] = []
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.asked.append(timeout or 0.0)
+            return self.is_set()
+
+    class Dying(Keeper):
+        tries = 0
+
+        def _train(self) -> Ending:
+            self.tries += 1
+            return Ending("it died", crashed=True)
+
+    keeper = Dying(plan_of(write_file(tmp_path)), "ada", NOBODY, lambda line: None)
+    keeper.stop = pauses = Pauses()
+    assert keeper.keep().crashed and (keeper.tries, pauses.asked) == (5, [0.0, 15.0, 30.0, 45.0])
+    stopped = Dying(keeper.plan, "ada", NOBODY, lambda line: stopped.stop.set())
+    assert stopped.keep() == Ending() and stopped.tries == 1
+
+
+def test_a_run_whose_only_checkpoint_is_out_of_reach_ends_as_one_that_died(tmp_path: Path) -> None:
+    plan = plan_of(write_file(tmp_path), storage=str(tmp_path / "far"))
+    files = {"DuelToy/checkpoint.pt": "0" * 64}
+    Depot(plan.storage).create(part("ada", 1), encoded([{"kind": "files", "time": 1.0, "files": files}]))
+    plan.folder("ada").mkdir(parents=True)
+    with training(plan.runs["ada"], plan.log("ada"), resume=True, trust=NOBODY, berth=plan.berth("ada")) as process:
+        assert process.wait(120.0)
+        ending = process.ending
+        assert ending.crashed and "is not there" in ending.failure

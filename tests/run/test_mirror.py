@@ -10,6 +10,8 @@ import pytest
 from flaky_storage import Flaky, flaky  # noqa: F401
 from test_exchange import go_on, run, told
 
+from palus.errors import StorageError
+from palus.launch.apart import found
 from palus.league.exchange import Berth
 from palus.league.records import encoded, home, part
 from palus.progress import understood
@@ -64,6 +66,29 @@ def test_what_a_run_saved_without_the_storage_is_kept(tmp_path: Path, flaky: Fla
         assert record.matches == again.exchange.matches  # type: ignore[union-attr]
     events = {*tmp_path.glob("ada/DuelToy/events*")}  # which no storage keeps
     assert restored(berth, tmp_path / "ada") and {*tmp_path.glob("ada/DuelToy/events*")} == events
+
+
+def test_a_run_begins_without_the_storage_where_its_folder_has_a_checkpoint(
+    tmp_path: Path,
+    flaky: Flaky,  # noqa: F811
+) -> None:
+    berth, folder = Berth(flaky.place, "ada", mirrored=True), RunFolder(tmp_path / "ada", ["DuelToy"])
+    assert not found(berth, folder.root)
+    depot = Depot(flaky.place)
+    names = ["DuelToy/checkpoint.pt", "DuelToy/snapshots/snapshot-1.npz"]
+    files = {name: depot.put(f"{home('ada')}/files", name.encode()) for name in names}
+    depot.create(part("ada", 1), encoded([{"kind": "files", "time": 1.0, "files": files}]))
+    with flaky.gone(), pytest.raises(StorageError, match="the storage did not do it"):
+        found(berth, folder.root)
+    snapshot = f"{home('ada')}/files/{files[names[1]]}"
+    depot.remove(snapshot)
+    for _ in range(2):  # half a folder is none to go on from
+        with pytest.raises(StorageError, match="is not there"):
+            found(berth, folder.root)
+    depot.replace(snapshot, names[1].encode())
+    assert found(berth, folder.root)
+    with flaky.gone():
+        assert found(berth, folder.root)
 
 
 SHA256 = "0" * 64

@@ -17,6 +17,9 @@ from palus.trust import Trust
 POLL_S = 0.2
 FRUITLESS = 5
 """A run whose process dies so often between two parts of the book will not get further."""
+PAUSE_S = 15.0
+"""Before another process is tried, for each that died before the last one since the last part: a storage that is away
+comes back."""
 
 
 class Keeper:
@@ -38,6 +41,8 @@ class Keeper:
             if not ending.crashed or self.stop.is_set() or fruitless >= FRUITLESS:
                 return ending
             self.tell(f"{self.name}: {ending.failure}; it goes on from its checkpoint.")
+            if self.stop.wait(PAUSE_S * max(0, fruitless - 1)):
+                return Ending()
 
     def _told(self, before: int) -> int:
         """The last part of the book that it has written; the one before where nobody can say."""

@@ -18,7 +18,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from palus.config import RunFile
-from palus.errors import DivergenceError, PalusError, SupersededError
+from palus.errors import DivergenceError, PalusError, StorageError, SupersededError
 from palus.files import locked
 from palus.league.exchange import Berth
 from palus.run.mirror import restored
@@ -33,7 +33,8 @@ PATIENCE_S = 120.0
 @dataclass(frozen=True)
 class Ending:
     """How a run ended. failure: "" when it did not; diverged: its numbers went wrong, which its settings are to blame
-    for; crashed: its process died before it could say anything, or another one had gone on in its name."""
+    for; crashed: its process died before it could say anything, or another one had gone on in its name, or the storage
+    of its league was away and had its checkpoint."""
 
     failure: str = ""
     diverged: bool = False
@@ -130,6 +131,18 @@ def claimed(folder: Path, patience_s: float = 0.0) -> Iterator[bool]:
         yield free
 
 
+def found(berth: Berth, folder: Path) -> bool:
+    """Whether a run of a league has a checkpoint to go on from, which then is in its folder: the storage's, or its own
+    where that is newer or the storage is away. Raises StorageError when it is away and there is none."""
+    try:
+        if berth.mirrored and restored(berth, folder):
+            return True
+    except StorageError:
+        if not any(folder.glob("*/checkpoint.pt")):
+            raise
+    return any(folder.glob("*/checkpoint.pt"))
+
+
 def _train(run: RunFile, log: Path, resume: bool, trust: Trust, tell: Connection, berth: Berth | None) -> None:
     """In the child: train, and say how it ended."""
     os.setsid()  # Ctrl-C in the terminal is for the sweep, which passes on what it means
@@ -147,7 +160,11 @@ def _train(run: RunFile, log: Path, resume: bool, trust: Trust, tell: Connection
 
         try:
             if berth is not None:
-                resume = (berth.mirrored and restored(berth, folder)) or any(folder.glob("*/checkpoint.pt"))
+                resume = found(berth, folder)
+        except StorageError as error:
+            tell.send(Ending(str(error), crashed=True))
+            return
+        try:
             train(run, resume=resume, force=not resume, trust=trust, berth=berth)
         except PalusError as error:
             print(f"error: {error}", file=sys.stderr, flush=True)

@@ -32,11 +32,12 @@ def restored(berth: Berth, root: Path) -> bool:
         return False
     own = OwnFiles(root)
     own.remove_all()
-    for name, sha256 in files.items():
+    write_bytes(own.add(root / PROGRESS), encoded([line for line in lines if understood(line) is not None]))
+    # The checkpoint last: nobody goes on from half a folder.
+    for name, sha256 in sorted(files.items(), key=lambda file: file[0].endswith("/checkpoint.pt")):
         path = PurePosixPath(name)
         if not path.is_absolute() and ".." not in path.parts:
             write_bytes(own.add(root / path), depot.take(f"{home(berth.run)}/{FILES}", sha256))
-    write_bytes(own.add(root / PROGRESS), encoded([line for line in lines if understood(line) is not None]))
     return True
 
 
