@@ -92,7 +92,8 @@ class _Place:
         if self.answered or self._told or time.monotonic() - self.begun < STARTING_S:
             return None
         self._told = True
-        total, free = (found.get("CPU", 0.0) for found in (ray.cluster_resources(), ray.available_resources()))
+        cluster: Any = ray  # its types leave these out
+        total, free = (told.get("CPU", 0.0) for told in (cluster.cluster_resources(), cluster.available_resources()))
         return f"has not begun yet: it takes {_cpus(self.cpus)}, and {free:g} of the cluster's {total:g} are free"
 
     def stop(self) -> None:
