@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,9 @@ from killed_run import RUN, SETTINGS
 from palus.config import load_run
 from palus.errors import CheckpointError, StorageError
 from palus.league.exchange import Berth, visitor_path
-from palus.league.records import LeagueRecord
+from palus.league.records import LeagueRecord, home
+from palus.rollout.rollout import FinishedMatch, Seat
+from palus.run.folder import OwnFiles
 from palus.store.depot import Depot
 from palus.train import Run
 
@@ -161,3 +164,32 @@ def test_a_storage_that_never_answers_a_sign_of_life_holds_no_training_up(
         ada.exchange.greet(ada.steps, "stopped")  # type: ignore[union-attr]
         seen = told(flaky.place).runs["ada"].seen
         assert seen is not None and (seen.state, seen.steps) == ("stopped", {"0": ada.step})
+
+
+def test_who_is_begun_anew_is_met_as_who_it_is_now(tmp_path: Path) -> None:
+    with run(tmp_path, "ada") as ada, run(tmp_path, "bob") as bob:
+        go_on(ada, 3)
+        go_on(bob, 2)
+        before = {visitor.name: visitor.policy for visitor in bob.league.visitors}
+    depot = Depot(str(tmp_path))
+    for file in depot.list(home("ada")):
+        depot.remove(file)
+    OwnFiles(tmp_path / "ada").remove_all()
+    with run(tmp_path, "ada") as ada:
+        go_on(ada, 1)
+    with run(tmp_path, "bob", resume=True) as bob:
+        book = {one.name: one.sha256 for one in told(tmp_path).runs["ada"].kept}
+        assert names(bob) == book.keys() and names(bob) & before.keys()
+        files = {name: visitor_path(bob.folder.root, name).read_bytes() for name in book}
+        assert {name: hashlib.sha256(data).hexdigest() for name, data in files.items()} == book
+        now = {visitor.name: visitor.policy for visitor in bob.league.visitors}
+        assert not {*now.values()} & {*before.values()}
+
+        exchange = bob.exchange
+        name = min(now.keys() & before.keys())
+        assert exchange is not None and before[name] in {member.policy for member in bob.league.members}
+        for policies, more in ((before, 0), (now, 1)):  # a match of its old self may still be played
+            matches = exchange.matches
+            seats = Seat(0, True), Seat(policies[name], False)
+            exchange.rate([FinishedMatch(0, (1.0, 0.0), seats)], bob.league)
+            assert exchange.matches == matches + more

@@ -73,6 +73,7 @@ class Exchange:
         self._cells: dict[str, NamedCells] = {table: {} for table in TABLES}
         self._followed, self._published = 0, dict[int, str]()  # snapshots so far; id -> SHA-256 of those still kept
         self._others: dict[str, tuple[int, list[Publication]]] = {}
+        self._beginnings: dict[str, str] = {}  # of other runs, the SHA-256 of their first part
         self._learners: list[tuple[str, int]] = []  # of other runs, in the order in which they were met
         self._policies: dict[str, int] = {}  # name of a visitor -> policy id here
         self._met = 0  # visitors so far
@@ -87,7 +88,8 @@ class Exchange:
 
     def rate(self, matches: Sequence[FinishedMatch], league: League) -> None:
         """Results of matches, one for each two policies that met."""
-        names = {m.policy: f"={m.name}" if m.learner is None else m.name for m in league.members}
+        names = {m.policy: f"={m.name}" if m.learner is None else m.name for m in league.members if self._known(m)}
+        unknown = {m.policy for m in league.members} - names.keys()
 
         def name(policy: int) -> str:
             policy = league.person(policy)
@@ -96,6 +98,8 @@ class Exchange:
         for match in matches:
             table = self._cells[TABLES[not any(seat.learns for seat in match.seats)]]
             for (a, b), points in results_of(match, policies_of(match, league.spec)).items():
+                if unknown & {a, b}:
+                    continue
                 one, other = names.get(a) or name(a), names.get(b) or name(b)
                 if one != other:
                     add(table, one, other, points)
@@ -226,6 +230,7 @@ class Exchange:
         here = {member.policy for member in league.members}
         self._policies = {name: policy for name, policy in self._policies.items() if policy in here}
         for run in (run for run in runs_of(self.depot) if run != self.run):
+            self._notice_beginning(run)
             read, told = self._others.get(run, (0, []))
             read, lines = news(self.depot, run, read)
             if left_out := sum(record_of(run, line) is None for line in lines):
@@ -235,7 +240,7 @@ class Exchange:
             there = {name.rpartition("/")[2] for name in self.depot.list(folder)}
             for one in self._others[run][1]:
                 path = visitor_path(root, one.name)
-                if not path.exists():
+                if not (path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == one.sha256):
                     if one.sha256 not in there:  # its run has dropped it since
                         continue
                     data = self.depot.take(folder, one.sha256)
@@ -245,6 +250,19 @@ class Exchange:
                     write_bytes(own(path), data)
                 found.append(self._member(one))
         return found, complaints
+
+    def _notice_beginning(self, run: str) -> None:
+        """Where a run was begun anew since, forget its old self, whose snapshots have the names of the new ones."""
+        first = part(run, 1)
+        begun = hashlib.sha256(self.depot.get(first)).hexdigest() if self.depot.has(first) else ""
+        if self._beginnings.setdefault(run, begun) != begun:
+            self._beginnings[run] = begun
+            self._others.pop(run, None)
+            self._policies = {name: policy for name, policy in self._policies.items() if not name.startswith(f"{run}/")}
+
+    def _known(self, member: Member) -> bool:
+        """Whether what the book calls so is this member, and not a new self of its run."""
+        return member.learner is None or self._policies.get(member.name) == member.policy
 
     def _thinned(self, league: League, told: Sequence[Publication]) -> list[Publication]:
         """What is left of another run's past, by this run's own settings; nothing of what is not played here."""
@@ -279,6 +297,7 @@ class Exchange:
                 (run, read, encoded([{"kind": "snapshot", **asdict(one)} for one in told]).decode())
                 for run, (read, told) in self._others.items()
             ],
+            "beginnings": dict(self._beginnings),
             "learners": [list(learner) for learner in self._learners],
             "policies": list(self._policies.items()),
             "met": self._met,
@@ -294,6 +313,7 @@ class Exchange:
         self._others = {
             run: (int(read), publications(run, decoded(told.encode()))) for run, read, told in state["others"]
         }
+        self._beginnings = dict(state.get("beginnings", {}))  # older runs took note of none
         self._learners = [(run, int(learner)) for run, learner in state["learners"]]
         self._policies = {name: int(policy) for name, policy in state["policies"]}
 
