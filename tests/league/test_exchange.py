@@ -193,3 +193,27 @@ def test_who_is_begun_anew_is_met_as_who_it_is_now(tmp_path: Path) -> None:
             seats = Seat(0, True), Seat(policies[name], False)
             exchange.rate([FinishedMatch(0, (1.0, 0.0), seats)], bob.league)
             assert exchange.matches == matches + more
+
+
+def test_a_snapshot_that_is_dropped_while_others_are_fetched_ends_no_visit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with run(tmp_path, "ada") as ada, run(tmp_path, "bob") as bob:
+        go_on(ada, 1)
+        last = told(tmp_path).runs["ada"].kept[-1]
+        take = Depot.take
+
+        def late(self: Depot, folder: str, sha256: str) -> bytes:
+            self.remove(f"{home('ada')}/files/{last.sha256}")  # by its owner
+            return take(self, folder, sha256)
+
+        monkeypatch.setattr(Depot, "take", late)
+        warned = list[str]()
+        monkeypatch.setattr(bob.report, "warn", warned.append)
+        go_on(bob, 1)
+        assert names(bob) == {one.name for one in told(tmp_path).runs["ada"].kept} - {last.name} and not warned
+
+        monkeypatch.setattr(Depot, "take", lambda *_: (_ for _ in ()).throw(StorageError("damaged")))
+        Depot(str(tmp_path)).create(f"{home('ada')}/files/{last.sha256}", b"")
+        go_on(bob, 1)
+        assert names(bob) and warned == ["damaged. Training goes on; the next checkpoint tries again."]

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from palus.errors import SupersededError
+from palus.errors import StorageError, SupersededError
 from palus.files import write_bytes
 from palus.league.league import League
 from palus.league.members import Member
@@ -243,7 +243,12 @@ class Exchange:
                 if not (path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == one.sha256):
                     if one.sha256 not in there:  # its run has dropped it since
                         continue
-                    data = self.depot.take(folder, one.sha256)
+                    try:
+                        data = self.depot.take(folder, one.sha256)
+                    except StorageError:
+                        if self.depot.has(f"{folder}/{one.sha256}"):
+                            raise
+                        continue  # dropped after it was listed
                     if complaint := misfit(data, one):
                         complaints.append(complaint)
                         continue
