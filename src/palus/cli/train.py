@@ -225,7 +225,7 @@ def _show(run: RunFile, trust: Trust, as_json: bool) -> None:
     if run is not placed:
         lines.append("no built-in game has these behaviors: checked as a Unity game's; to train, name it: --env PATH")
     if as_json:
-        print_json({"valid": True, "notes": lines, "configuration": run.model_dump(mode="json")})
+        print_json({"valid": True, "notes": lines, "configuration": plain(run)})
         return
     print(dump_run(run))
     for note in lines:

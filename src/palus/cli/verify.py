@@ -31,7 +31,7 @@ Examples:
   # take results from them again
   palus audit --reinstate lab/pc
 
-  # empty every derived table and compute it again from the log, while the arena is stopped
+  # compute every derived table again from the log; stop the arena first
   palus recompute
 """
 
