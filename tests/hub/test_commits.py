@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 from web_server import serving
 
+from crowded import Crowded
 from palus.hub.accounts import create_account, issue_token
 from palus.hub.commits import File, Put, Remove, _apply, list_files
 from palus.hub.limits import HubLimits
@@ -137,23 +138,12 @@ def test_known_bytes_are_looked_up_all_at_once(store: Store) -> None:
 
 
 def test_commits_of_an_account_wait_for_each_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once, most, lock, reusable = 0, 0, threading.Lock(), upload.reusable
-
-    def counted(*what: Any) -> Any:
-        nonlocal at_once, most
-        with lock:
-            at_once += 1
-            most = max(most, at_once)
-        time.sleep(0.1)
-        with lock:
-            at_once -= 1
-        return reusable(*what)
-
+    counted = Crowded(upload.reusable, 0.1)
     monkeypatch.setattr(upload, "reusable", counted)
     with ada_at_a_hub(store) as client, ThreadPoolExecutor(4) as pool:
         sent = [pool.submit(commit, client, 1 + number, repo) for number in range(2) for repo in ("one", "two")]
         assert {answer.result().status_code for answer in sent} == {200}
-    assert most == 1
+    assert counted.most == 1
 
 
 def test_commits_that_are_under_way_share_the_quota_of_the_day(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

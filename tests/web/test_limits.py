@@ -24,6 +24,7 @@ from sqlalchemy import event, exc, insert
 from synthetic_arena import SyntheticArena
 from web_server import serving
 
+from crowded import Crowded
 from palus.arena.ladder.settings import ArenaSettings
 from palus.hub import repos
 from palus.hub.accounts import create_account, issue_token
@@ -206,19 +207,7 @@ def test_a_reader_who_does_not_read_is_given_up(store: Store, tmp_path: Path) ->
 
 
 def test_cards_are_checked_one_at_a_time_and_not_too_often(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once, most = 0, 0
-    lock, check = threading.Lock(), manage.read_card
-
-    def watched(readme: bytes) -> Any:
-        nonlocal at_once, most
-        with lock:
-            at_once += 1
-            most = max(most, at_once)
-        time.sleep(0.02)
-        with lock:
-            at_once -= 1
-        return check(readme)
-
+    watched = Crowded(manage.read_card, 0.02)
     monkeypatch.setattr(manage, "read_card", watched)
     codes: list[int] = []
     with arena(store, hub_limits=HubLimits(cards_per_minute=12)) as (host, port):
@@ -234,7 +223,7 @@ def test_cards_are_checked_one_at_a_time_and_not_too_often(store: Store, monkeyp
         for thread in threads:
             thread.join()
         assert ask((host, port)).status_code == 200, "the pages have a bucket of their own"
-    assert most == 1
+    assert watched.most == 1
     assert set(codes) == {200, 429} and codes.count(200) in (12, 13)
 
 
@@ -475,26 +464,14 @@ def test_comparisons_are_metered_on_their_own(store: Store) -> None:
 def test_lists_of_repositories_are_metered_on_their_own_and_made_a_few_at_a_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_once, most = 0, 0
-    lock, look = threading.Lock(), repos.list_repos
-
-    def watched(*what: Any, **more: Any) -> Any:
-        nonlocal at_once, most
-        with lock:
-            at_once += 1
-            most = max(most, at_once)
-        time.sleep(0.05)
-        with lock:
-            at_once -= 1
-        return look(*what, **more)
-
+    watched = Crowded(repos.list_repos, 0.05)
     monkeypatch.setattr(repos, "list_repos", watched)
     limits = HubLimits(listings_per_s=0.001, listing_burst=10)
     with arena(store, hub_limits=limits) as address, ThreadPoolExecutor(12) as crowd:
         answers = [crowd.submit(ask, address, f"/api/{kind}?full=true") for kind in ("models", "datasets") * 6]
         assert sorted(answer.result().status_code for answer in answers) == [200] * 10 + [429] * 2
         assert ask(address, "/api/models/ada/one").status_code == 401, "one repository is no list"
-    assert most == 2
+    assert watched.most == 2
 
 
 def test_a_list_of_repositories_ends_a_page_where_it_is_full_and_goes_on_with_the_next(
