@@ -116,11 +116,10 @@ def set_aside(connection: Connection, found: Sequence[Verification], now_ms: int
 
     Nobody is blamed, however often it happens. Returns a sentence for each match.
     """
-    doubtful = [verification.sentence for verification in found if verification.rounded]
-    for verification in found:
-        if verification.rounded:
-            annul_unit(connection, verification.match_id, f"{_ROUNDED}{verification.sentence}", now_ms=now_ms)
-    return doubtful
+    doubtful = [verification for verification in found if verification.rounded]
+    for verification in doubtful:
+        annul_unit(connection, verification.match_id, f"{_ROUNDED}{verification.sentence}", now_ms=now_ms)
+    return [verification.sentence for verification in doubtful]
 
 
 def is_local(worker: str) -> bool:

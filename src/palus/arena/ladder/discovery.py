@@ -132,17 +132,16 @@ class FolderPool:
         self.folder = folder
         self._blobs = blobs
         self._known: dict[Path, tuple[tuple[int, int], str]] = {}
-        self._faults: dict[tuple[str, str], str] = {}
+        self._faults: dict[str, dict[str, str]] = {}  # of the last look: env -> repository -> what was told
 
     def sweep(self, env: str, *, quiet_since_ms: int) -> Sweep:
         """Raises ArenaError when there is no such folder."""
         if not self.folder.is_dir():
             raise ArenaError(f"{self.folder}: no folder is there; models that came from it play on. Check --pool")
-        found, present = [], set()
+        found, present, game, faults = [], set(), game_of(env), dict[str, str]()
         for repo, folder in find_repositories(self.folder).items():
-            fault = ""
             try:
-                states = _plain_files(folder, game_of(env))
+                states = _plain_files(folder, game)
                 if states:
                     present.add(repo)
                     entry = self._entry(env, repo, folder, states, quiet_since_ms)
@@ -150,9 +149,10 @@ class FolderPool:
             except OSError as error:  # tried again: whoever played from there plays on
                 present.add(repo)
                 fault = f"{error.filename or folder}: {error.strerror}; it is passed over until that is mended"
-            if fault and fault != self._faults.get((env, repo)):
-                logger.warning("%s", fault)
-            self._faults[env, repo] = fault
+                faults[repo] = fault
+                if fault != self._faults.get(env, {}).get(repo):
+                    logger.warning("%s", fault)
+        self._faults[env] = faults
         return Sweep("folder", env, tuple(found), frozenset(present))
 
     def _entry(

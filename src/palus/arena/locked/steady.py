@@ -2,7 +2,7 @@
 
 Processors add up in other orders, and a float32 network's answers differ by it. A network made to amplify that plays
 differently on every machine: what it chose on one can be checked on no other. It is told by moving its inputs by a few
-units in their last place. Policies that people trained move by 1e-5 of a probability then, and by 4e-6 in matches.
+units in their last place; policies that people trained move by 1e-5 of a probability then.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from palus.types import F32, AnyArray
 SLACK = 1e-3
 """Of a probability: a model that rounding moves by more is refused."""
 ROUNDING = 1e-5
-"""Float32 networks agree across processors to this, or to `_MARGIN` times what rounding moves them by if that is more:
-six policies that people trained, computed in onnxruntime and in numpy without AVX, differ by a fifth of it at most."""
+"""Float32 networks agree across processors to this, or to `_MARGIN` times what rounding moves them by, if more."""
 _MARGIN = 10
 _ULPS = 4
 _SEEDS = range(4)
