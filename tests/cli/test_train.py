@@ -531,3 +531,16 @@ def test_a_check_reads_demonstrations_to_their_ends(tmp_path: Path) -> None:
     told = palus(*run, code=2).stderr
     assert f"override, behaviors.SoccerTwos.behavioral_cloning.demo_path: {file}: record " in told
     assert "is no message of a demonstration, or one cut short" in told
+
+
+def test_a_check_makes_the_networks_that_the_start_makes(tmp_path: Path) -> None:
+    run = (*FAST, f"checkpoint_settings.results_dir={tmp_path}", "--check")
+    symmetric = "network_settings.symmetric=true"
+    palus("debug", *run, f"{SETTINGS}{symmetric}")
+    told = palus("debug", *run, f"{SETTINGS}{symmetric}", f"{SETTINGS}network_settings.hidden_units=33", code=2).stderr
+    assert "network_settings.symmetric: SoccerTwos has layers of odd width" in " ".join(told.split())
+    file = tmp_path / "duel.yaml"
+    file.write_text("{behaviors: {DuelToy: {trainer_type: ppo}}, palus: {env: DuelToy}}")
+    told = palus(file, f"behaviors.DuelToy.{symmetric}", "--check", code=2).stderr
+    assert "DuelToy has no mirror image" in " ".join(told.split())
+    assert list(tmp_path.iterdir()) == [file]

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,7 +99,7 @@ def train(
         if not check:
             return obstacles(run, trusted)
         goes_on = resume or (resume_if_there and any(folder_of(run).glob("*/checkpoint.pt")))
-        return [*obstacles(_placed(run), trusted, whole=True), *_first_weights(run, trusted, goes_on)]
+        return [*obstacles(_placed(run), trusted, whole=True), *_of_learners(run, trusted, goes_on)]
 
     with told_where(file):
         run = load_run(file, [*given, *(overrides or [])], judge=judge)
@@ -187,23 +188,24 @@ def obstacles(run: RunFile, trust: Trust, *, whole: bool = False) -> list[str]:
     return misfits(run, trust, whole=whole)
 
 
-def _first_weights(run: RunFile, trust: Trust, resume: bool) -> list[str]:
-    """Why the run could not take its first weights, for which a start looks once its game is there. Of a game that
-    talks: only whether there are any."""
+def _of_learners(run: RunFile, trust: Trust, resume: bool) -> list[str]:
+    """Why the run could not make its learners, as a start does once its game is there: networks that cannot be, first
+    weights that are missing or do not fit. Of a game that talks, and without torch: only whether weights are there."""
     from palus.run.misfits import completed
 
     with suppress(EnvError):  # which is a fault of its own
         run = completed(run, trust)
     settings = run.checkpoint_settings
     named = [settings.initialize_from, *(behavior.init_path for behavior in run.behaviors.values())]
-    if resume or settings.resume or settings.load_model or not any(named):  # who goes on has weights
+    fresh = any(named) and not (resume or settings.resume or settings.load_model)  # who goes on has weights
+    if not fresh and find_spec("torch") is None:
         return []
-    from palus.run.initial import unfit_weights, with_initial_paths
+    from palus.run.initial import unfit_learners, with_initial_paths
 
     try:
-        run = with_initial_paths(run)
+        run = with_initial_paths(run) if fresh else run
         with suppress(DemonstrationError, EnvError):  # which are faults of their own
-            return [] if run.env_id is None else list(unfit_weights(run, trust))
+            return [] if run.env_id is None else list(unfit_learners(run, trust, fresh))
     except (CheckpointError, ConfigError, ModelError) as error:
         return [str(error)]
     return []

@@ -86,7 +86,9 @@ class Sampling(Section):
         "game is made for. The other keys speak of workers.",
     )
     workers: CountOrMinusOne = Field(
-        default=-1, description="Processes; 0 steps games in the main process, -1 means one per physical core."
+        default=-1,
+        description="Processes; 0 steps games in the main process, -1 means one per physical core, of sac one: more "
+        "would be more games, and so a rollout of another length.",
     )
     games_per_worker: CountOrZero = Field(
         default=0,

@@ -11,6 +11,7 @@ from palus.envs import GameSource
 from palus.errors import CheckpointError, ModelError
 from palus.learn.learner import Learner
 from palus.learn.ranks import ALONE
+from palus.nn.matmul import MatmulPath
 from palus.nn.place import CPU
 from palus.run.computing import Computing
 from palus.run.folder import RunFolder, read_checkpoint
@@ -127,18 +128,23 @@ def initialize(trainees: Sequence[Trainee], home: RunFolder | None, warn: Callab
     return lines
 
 
-def unfit_weights(run: RunFile, trust: Trust) -> Iterator[str]:
+def unfit_learners(run: RunFile, trust: Trust, fresh: bool) -> Iterator[str]:
     """Why learners of a run would not take their `init_path`, one sentence each: they are made as the start makes them.
 
-    run: of a game that does not talk, as `with_initial_paths` returns it. Raises ModelError, DemonstrationError.
+    run: of a game that does not talk, as `with_initial_paths` returns it; fresh: it begins with such weights, where it
+    names some. Raises ConfigError where a network cannot be, and ModelError, DemonstrationError.
     """
     assert run.env_id is not None
-    spec, names = GameSource(run.env_id, run.palus.env_options, trust).spec, list(run.behaviors)
+    spec = GameSource(run.env_id, run.palus.env_options, trust).spec
+    known = [behavior.name for behavior in spec.behaviors]
+    names = [name for name in run.behaviors if name in known or "" in known]  # others are a fault of their own
     settings = run.checkpoint_settings
     folder = RunFolder(Path(settings.results_dir) / settings.run_id, names)
-    computing = Computing.begin(run.changed(palus={"matmul": "highest", "threads": 1}), CPU, None, ALONE)
+    computing = Computing(CPU, 1, MatmulPath("highest", 0.0, 0.0), (), int8=False)  # nothing is computed
     maker = LearnerMaker(run.palus.trainers, 0, computing, trust, ALONE, beside=False)
     for trainee in maker.trainees(run, spec, folder, names, populations_of(run, spec, names, 0)):
+        if not fresh:
+            continue
         try:
             initialize([trainee], None, warn=lambda told: None)
         except CheckpointError as error:
