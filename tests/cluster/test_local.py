@@ -166,6 +166,24 @@ def test_a_league_is_not_begun_anew_while_a_run_of_it_trains(tmp_path: Path) -> 
         assert not depot.list("book") and not any(plan.folder(name).joinpath("x").exists() for name in plan.runs)
 
 
+@pytest.mark.parametrize("only", [[], ["ada"]])
+def test_a_whole_league_that_is_begun_anew_keeps_nothing_of_runs_that_it_no_longer_has(tmp_path, only) -> None:
+    plan = plan_of(write_file(tmp_path), only=only)
+    depot = Depot(plan.storage)
+    for name in ("ada", "third"):
+        OwnFiles(plan.folder(name)).add(plan.folder(name) / "x").write_text("of a former run")
+        depot.create(part(name, 1), b"")
+    with claimed(plan.folder("third")):
+        if only:
+            plan.clear()
+            assert depot.list("book") == [part("third", 1)] and (plan.folder("third") / "x").exists()
+            return
+        with pytest.raises(CheckpointError, match=r"cup/third: is training just now"):
+            plan.clear()
+    plan.clear()
+    assert not depot.list("book") and not any((plan.folder(name) / "x").exists() for name in ("ada", "third"))
+
+
 def test_a_run_that_dies_again_and_again_is_tried_later_and_later(tmp_path: Path) -> None:
     class Pauses(Event):
         """Passes at once."""

@@ -73,6 +73,20 @@ def test_bytes_that_are_no_line_are_passed_over(tmp_path: Path, damage: bytes) -
     assert (own.left_out, own.step, own.seen) == (0, 10, None)
 
 
+def test_who_reads_on_sees_a_run_that_was_begun_anew_as_it_is_now(tmp_path: Path) -> None:
+    depot = Depot(str(tmp_path))
+    tell(depot, encoded([SNAPSHOT, RESULTS, CHECKPOINT]))
+    depot.create(part("ada", 2), encoded([SNAPSHOT | {"number": 1}, RESULTS]))
+    record = LeagueRecord(depot).read()
+    assert record.read().runs["ada"].matches == 4, "nothing is read twice"
+    for number in (1, 2):
+        depot.remove(part("ada", number))
+    assert record.read().runs["ada"].matches == 4, "nothing that could be read instead"
+    tell(depot, encoded([SNAPSHOT | {"step": 11}, row("ada/0", "=random", 1.0, 1)]))
+    own = record.read().runs["ada"]
+    assert (own.matches, [(told.name, told.step) for told in own.kept]) == (3, [("ada/0", 11)])
+
+
 def test_a_run_of_the_league_is_told_of_them_once_and_goes_on(tmp_path: Path) -> None:
     depot = Depot(str(tmp_path / "cup"))
     tell(depot, encoded([*WRONG, SNAPSHOT]))

@@ -65,3 +65,37 @@ def test_the_page_of_a_league_follows_its_book(tmp_path: Path, monkeypatch: pyte
     others = Stage(folder.folder, "SoccerTwos", {}).opponents()
     named = [(other.word, other.label) for other in others if other.word.startswith("snapshot")]
     assert named == [("snapshot-100001", "bob/1"), ("snapshot-1", "ada/1")]
+
+
+def test_the_page_of_a_league_shows_a_run_that_was_begun_anew_as_it_is_now(tmp_path: Path) -> None:
+    depot = Depot(str(tmp_path / "cup"))
+    tell(depot, "ada", 1, 1000, [["ada", "=random", 8.0, 10]])
+    tell(depot, "bob", 1, 500, [["bob", "ada/0", 9.0, 10]])
+    folder = LeagueFolder(depot.place, tmp_path / "page" / "cup")
+    runs = Runs([tmp_path / "page" / "cup"])
+    folder.refresh()
+    runs.look()
+    depot.remove(part("ada", 1))
+    depot.put(f"{home('ada')}/files", b"other weights")
+    first = {
+        "kind": "snapshot",
+        "number": 0,
+        "learner": 0,
+        "behavior": "SoccerTwos",
+        "role": "main",
+        "step": 200,
+        "origin": None,
+        "version": 0,
+        "elo": 1200.0,
+        "sha256": hashlib.sha256(b"other weights").hexdigest(),
+    }
+    summary = {"kind": "summary", "learner": "SoccerTwos", "policy": 0, "behavior": "SoccerTwos", "step": 200,
+               "seconds": 2.0, "values": {"Self-play/ELO": 7.0}}  # fmt: skip
+    session = {"kind": "run", "game": "SoccerTwos", "env_options": {}, "started": 2.0}
+    depot.create(part("ada", 1), encoded([session, first, summary]))
+    folder.refresh()
+    (page,) = runs.look().runs
+    assert [(c.learner, c.steps, c.values["Self-play/ELO"]) for c in page.learners] == [
+        ("ada", [200], [7.0]), ("bob", [500], [1700.0])]  # fmt: skip
+    path = folder.folder / "SoccerTwos" / "snapshots" / "snapshot-00000.npz"
+    assert path.read_bytes() == b"other weights"

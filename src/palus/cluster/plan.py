@@ -13,7 +13,7 @@ from palus.config import RunFile, load_run
 from palus.errors import CheckpointError, ConfigError, StorageError
 from palus.launch.apart import claimed
 from palus.league.exchange import Berth
-from palus.league.records import BOOK, SILENT_S, home, is_run_name, seen
+from palus.league.records import BOOK, SILENT_S, home, is_run_name, runs_of, seen
 from palus.run.folder import OwnFiles, RunFolder
 from palus.run.misfits import misfits
 from palus.store.depot import Depot
@@ -27,11 +27,12 @@ SEEDS_APART = 1000
 class LeaguePlan:
     """root: the folder of the league on this machine, with the folders of its runs. storage: of the book, a URL or a
     folder that means the same in whatever folder a process works; the same as root where nobody gave another. runs:
-    run files by name."""
+    run files by name. whole: these are all runs of the league, not some that are trained here."""
 
     root: Path
     storage: str
     runs: Mapping[str, RunFile]
+    whole: bool = True
 
     def berth(self, name: str) -> Berth:
         """A run's place in the league, for a process that works where this one does."""
@@ -47,14 +48,15 @@ class LeaguePlan:
         return self.root / f"{name}.log"
 
     def clear(self) -> None:
-        """Remove what former runs of these names left.
+        """Remove what former runs of these names left; of a whole league, what any left there.
 
         Raises CheckpointError, with all of it still there, when one of them is training, here or where its storage is
         reached from; StorageError.
         """
         depot = Depot(self.storage)
+        names = dict.fromkeys([*self.runs, *(runs_of(depot) if self.whole else ())])
         with ExitStack() as kept_out:
-            for name in self.runs:
+            for name in names:
                 if (folder := self.folder(name)).is_dir():
                     if not kept_out.enter_context(claimed(folder)):
                         raise CheckpointError(f"{folder}: is training just now; wait for its end, or stop its league.")
@@ -65,7 +67,7 @@ class LeaguePlan:
                         f"{self.storage}/{home(name)}: is training just now, on {last.host!r:.80}; stop it there. One "
                         f"that was killed is taken to train for {SILENT_S:.0f} s."
                     )
-            for name in self.runs:
+            for name in names:
                 for file in depot.list(home(name)):
                     depot.remove(file)
                 OwnFiles(self.folder(name)).remove_all()
@@ -124,4 +126,4 @@ def make_plan(
         Depot(storage or str(root))
     except StorageError as error:
         raise ConfigError(f"--storage {error}") from error
-    return LeaguePlan(root, storage or str(root), runs)
+    return LeaguePlan(root, storage or str(root), runs, whole=not only)

@@ -29,6 +29,7 @@ from palus.league.records import (
     TABLES,
     NamedCells,
     Publication,
+    beginning,
     decoded,
     encoded,
     home,
@@ -258,8 +259,7 @@ class Exchange:
 
     def _notice_beginning(self, run: str) -> None:
         """Where a run was begun anew since, forget its old self, whose snapshots have the names of the new ones."""
-        first = part(run, 1)
-        begun = hashlib.sha256(self.depot.get(first)).hexdigest() if self.depot.has(first) else ""
+        begun = beginning(self.depot, run)
         if self._beginnings.setdefault(run, begun) != begun:
             self._beginnings[run] = begun
             self._others.pop(run, None)

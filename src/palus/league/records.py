@@ -20,6 +20,7 @@ lines says nothing: it is left out, and the reader is told how often. Loads no t
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -137,6 +138,15 @@ def news(depot: Depot, run: str, after: int) -> tuple[int, list[dict[str, Any]]]
     return max(numbers, default=after), lines
 
 
+def beginning(depot: Depot, run: str) -> str:
+    """The SHA-256 of a run's first part, another one where the run was begun anew; empty before there is one.
+
+    Raises StorageError.
+    """
+    first = part(run, 1)
+    return hashlib.sha256(depot.get(first)).hexdigest() if depot.has(first) else ""
+
+
 def seen(depot: Depot, run: str) -> SeenLine | None:
     """A run's last sign of life; None where there is none, or none that can be read."""
     try:
@@ -201,12 +211,13 @@ def still_met(told: Sequence[Publication], window: int, landmarks: int) -> list[
 
 @dataclass
 class RunRecord:
-    """What one run told, or as much as was read. parts: read so far. left_out: lines that say nothing. lines: of
-    `palus.progress`, all of them. cells: of frozen policies, by table; open: of those where one of the two still
-    learns, so that its next snapshot takes them over. Both are (policy, opponent) -> points and matches, by names, the
-    lesser name first; matches: in all."""
+    """What one run told, or as much as was read. begun: as of `beginning`; parts: read so far. left_out: lines that say
+    nothing. lines: of `palus.progress`, all of them. cells: of frozen policies, by table; open: of those where one of
+    the two still learns, so that its next snapshot takes them over. Both are (policy, opponent) -> points and matches,
+    by names, the lesser name first; matches: in all."""
 
     name: str
+    begun: str = ""
     parts: int = 0
     left_out: int = 0
     lines: list[ProgressLine] = field(default_factory=list)
@@ -339,9 +350,12 @@ class LeagueRecord:
         self.depot, self.runs = depot, dict[str, RunRecord]()
 
     def read(self) -> LeagueRecord:
-        """Raises StorageError."""
+        """Raises StorageError. A run that was begun anew since is what it says now, and nothing of before."""
         for name in runs_of(self.depot):
-            self.runs.setdefault(name, RunRecord(name)).read(self.depot)
+            begun = beginning(self.depot, name)
+            if name not in self.runs or self.runs[name].begun != begun:
+                self.runs[name] = RunRecord(name, begun)
+            self.runs[name].read(self.depot)
         return self
 
     @property

@@ -28,13 +28,23 @@ class LeagueFolder:
     def __init__(self, place: str, folder: Path) -> None:
         self.record, self.folder = LeagueRecord(Depot(place)), folder
         self._progress = ProgressWriter(folder / PROGRESS)
-        self._shown: dict[str, int] = {}
-        self._learners: list[list[Any]] = []
-        self._over = False
+        self._forget()
+
+    def _forget(self) -> None:
+        """Nothing that was written counts."""
+        self._shown, self._begun = dict[str, int](), dict[str, str]()
+        self._learners, self._over = list[list[Any]](), False
+        self._progress.length = 0
+        for path in self.folder.glob("*/snapshots/*.npz"):
+            path.unlink()
 
     def refresh(self) -> None:
-        """Write what is new. Raises StorageError while the book cannot be read."""
+        """Write what is new, all where a run was begun anew. Raises StorageError while the book cannot be read."""
         self.record.read()
+        begun = {name: run.begun for name, run in self.record.runs.items()}
+        if any(begun[name] != before for name, before in self._begun.items() if before):
+            self._forget()
+        self._begun = begun
         self._tell_progress()
         if self.record.runs:
             write_text(self.folder / LEAGUE, self._league())
