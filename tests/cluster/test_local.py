@@ -219,3 +219,13 @@ def test_a_run_whose_only_checkpoint_is_out_of_reach_ends_as_one_that_died(tmp_p
         assert process.wait(120.0)
         ending = process.ending
         assert ending.crashed and "is not there" in ending.failure
+
+
+def test_a_run_whose_folder_is_gone_does_not_begin_from_zero_beside_its_book(tmp_path: Path) -> None:
+    plan = plan_of(write_file(tmp_path))
+    Depot(plan.storage).create(part("ada", 1), b"")
+    keeper = Keeper(plan, "ada", NOBODY, lambda line: None)
+    ending = keeper.keep()
+    assert not ending.crashed and "cup/ada: no checkpoint to go on from" in ending.failure
+    assert "begin this run anew: --only ada --force" in ending.failure
+    assert not list(plan.folder("ada").glob("*/*"))

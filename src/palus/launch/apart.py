@@ -18,10 +18,12 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from palus.config import RunFile
-from palus.errors import DivergenceError, PalusError, StorageError, SupersededError
+from palus.errors import CheckpointError, DivergenceError, PalusError, StorageError, SupersededError
 from palus.files import locked
 from palus.league.exchange import Berth
+from palus.league.records import beginning, home
 from palus.run.mirror import restored
+from palus.store.depot import Depot
 from palus.trust import Trust
 
 LOCK = ".lock"
@@ -133,14 +135,23 @@ def claimed(folder: Path, patience_s: float = 0.0) -> Iterator[bool]:
 
 def found(berth: Berth, folder: Path) -> bool:
     """Whether a run of a league has a checkpoint to go on from, which then is in its folder: the storage's, or its own
-    where that is newer or the storage is away. Raises StorageError when it is away and there is none."""
+    where that is newer or the storage is away.
+
+    Raises StorageError when it is away and there is none, CheckpointError when the league knows of one that is gone.
+    """
     try:
         if berth.mirrored and restored(berth, folder):
             return True
     except StorageError:
         if not any(folder.glob("*/checkpoint.pt")):
             raise
-    return any(folder.glob("*/checkpoint.pt"))
+    there = any(folder.glob("*/checkpoint.pt"))
+    if not there and beginning(Depot(berth.storage), berth.run):
+        raise CheckpointError(
+            f"{folder}: no checkpoint to go on from, but {berth.storage}/{home(berth.run)} tells of one; put it "
+            f"back, or begin this run anew: --only {berth.run} --force"
+        )
+    return there
 
 
 def _train(run: RunFile, log: Path, resume: bool, trust: Trust, tell: Connection, berth: Berth | None) -> None:
@@ -161,8 +172,8 @@ def _train(run: RunFile, log: Path, resume: bool, trust: Trust, tell: Connection
         try:
             if berth is not None:
                 resume = found(berth, folder)
-        except StorageError as error:
-            tell.send(Ending(str(error), crashed=True))
+        except PalusError as error:
+            tell.send(Ending(str(error), crashed=isinstance(error, StorageError)))
             return
         try:
             train(run, resume=resume, force=not resume, trust=trust, berth=berth)
