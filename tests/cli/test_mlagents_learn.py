@@ -95,6 +95,11 @@ def test_the_default_of_a_flag_that_is_given_stands_above_the_file_too(here: Pat
     assert run_of("--base-port=5005", "--time-scale=20").env_settings.base_port == 5005
 
 
+def test_what_a_flag_says_may_be_any_character(here: Path) -> None:
+    run = run_of("--run-id=fußball \U0001f600", "--results-dir=\U0001f3ae")
+    assert (run.checkpoint_settings.run_id, run.checkpoint_settings.results_dir) == ("fußball \U0001f600", "\U0001f3ae")
+
+
 def test_env_args_take_the_rest(here: Path) -> None:
     given = vars(_parser().parse_args(["run.yaml", "--env=Game", "--env-args", "--fast", "--run-id=3"]))
     assert given["env_args"] == ["--fast", "--run-id=3"] and "run_id" not in given

@@ -75,6 +75,11 @@ class _Loader(yaml.SafeLoader):
         tag: str = super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
         return _TEXT if tag == _TIMESTAMP or (tag in _NUMBERS and ":" in value) else tag
 
+    def construct_scalar(self, node: Any) -> Any:
+        """A character beyond 16 bits is two escapes in JSON, which PyYAML leaves two."""
+        value = super().construct_scalar(node)
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass") if value else value
+
 
 MAX_VALUES = 100_000
 """In a run file, or an override."""
