@@ -216,6 +216,28 @@ def test_samplers_and_curricula_of_files_beside_become_environment_parameters(tm
     assert "resampling-interval -> left out; it is no sampler" in told
 
 
+@pytest.mark.parametrize("given", ["folder", "folder/Wall.json"])
+def test_a_curriculum_of_its_own_file_is_that_of_the_behavior_that_it_is_called_after(
+    given: str, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    text = '{"measure": "progress", "thresholds": [0.1, 0.3],\n\t"parameters": {\n\t\t"low": [0.0, 4.0, 6.0]\n\t}}'
+    (tmp_path / "folder" / "Wall.json").write_text(text)
+    (tmp_path / "old.yaml").write_text(FLAT)
+    words = ["migrate", str(tmp_path / "old.yaml"), "--curriculum", str(tmp_path / given)]
+    done = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "new.yaml")])
+    assert "Wall: thresholds of low -> environment_parameters.low.curriculum" in done.stderr
+    lessons = (load_run(tmp_path / "new.yaml").environment_parameters or {})["low"].curriculum
+    assert [lesson.value for lesson in lessons] == [0.0, 4.0, 6.0]
+    assert (lessons[1].completion_criteria.behavior, lessons[1].completion_criteria.threshold) == ("Wall", 0.3)
+
+
+def test_what_is_no_curriculum_is_told(tmp_path: Path) -> None:
+    run, told = migrated(tmp_path, FLAT, curriculum="Wall: {max_steps: 5}\nHall: 3")
+    assert run.environment_parameters is None
+    assert "Wall -> left out; it is no curriculum\nHall -> left out; it is no curriculum" in told
+
+
 def test_the_format_between_keeps_its_behaviors(tmp_path: Path) -> None:
     run, _ = migrated(tmp_path, MIDDLE)
     assert str(run.environment_parameters["mass"]) == "Gaussian sampler: mean=2.0, stddev=0.5"

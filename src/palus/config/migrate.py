@@ -209,8 +209,10 @@ class Migration:
         """Thresholds and lists of values, by behavior, as lessons of each parameter."""
         for behavior, own in old.items():
             own = _map(own)
-            thresholds = own.get("thresholds", [])
-            for name, values in _map(own.get("parameters", {})).items():
+            thresholds, parameters = own.get("thresholds", []), _map(own.get("parameters", {}))
+            if not parameters:
+                self.tell(behavior, "left out; it is no curriculum")
+            for name, values in parameters.items():
                 self.tell(f"{behavior}: thresholds of {name}", f"environment_parameters.{name}.curriculum")
                 lessons: list[Tree] = [{"name": f"Lesson{n}", "value": value} for n, value in enumerate(values)]
                 for lesson, threshold in zip(lessons, thresholds, strict=False):
