@@ -187,6 +187,16 @@ def test_what_a_behavior_itself_has_and_nothing_reads_is_told_though_the_default
     assert "Grid.(tau" not in told and "Grid.(sequence_length" not in told
 
 
+def test_of_a_key_that_is_given_twice_the_last_counts_and_is_told(tmp_path: Path) -> None:
+    text = FLAT.replace("    sequence_length: 32\n", "    sequence_length: 16\n    sequence_length: 32\n")
+    run, told = migrated(tmp_path, text)
+    memory = run.behaviors["Hall"].network_settings.memory
+    assert memory is not None and memory.sequence_length == 32
+    assert told.startswith("old.yaml, line 31: sequence_length is given twice, first in line 30; the last counts\n")
+    with pytest.raises(ConfigError, match=r"^old\.yaml: in the format of ML-Agents up to 0\.16; translate it first"):
+        load_run(tmp_path / "old.yaml")
+
+
 def test_a_trainer_that_palus_has_not_is_named(tmp_path: Path) -> None:
     run, told = migrated(tmp_path, OLDEST)
     assert run.behaviors["Student"].trainer_type == run.behaviors["Own"].trainer_type == "ppo"

@@ -77,8 +77,11 @@ def _tree(path: Path) -> Tree:
     if not path.exists():
         raise ConfigError([f"{path}: no such file"])
     source = read_source(path)
+    repeated: list[str] = []  # ML-Agents' own files have some
     # JSON may be indented by tabs, YAML not; inside its texts there are none.
-    tree, faults = parse_tree(source.text.replace("\t", " ") if path.suffix == ".json" else source.text)
+    tree, faults = parse_tree(source.text.replace("\t", " ") if path.suffix == ".json" else source.text, repeated)
     if faults:
         raise ConfigError([fault.sentence(source.label) for fault in faults])
+    for sentence in repeated:
+        stderr.print(f"[dim]{escape(f'{source.label}, {sentence}')}[/]")
     return tree

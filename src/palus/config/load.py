@@ -44,13 +44,13 @@ def load_run(
     """
     text = source if isinstance(source, Source) else read_source(source)
     tree, faults = parse_tree(text.text)
-    if faults:
-        raise ConfigError([fault.sentence(text.label) for fault in faults])
-    versions = old_format(tree)
+    versions = old_format(parse_tree(text.text, repeated=[])[0] if faults else tree)
     if versions is not None:
         file = shlex.quote(text.label if isinstance(source, Source) else str(source))
         command = f"palus migrate {file} --output NEW.yaml"
         raise ConfigError([f"{text.label}: in the format of ML-Agents {versions}; translate it first: {command}"])
+    if faults:
+        raise ConfigError([fault.sentence(text.label) for fault in faults])
     written = tree
     tree, overridden, faults = apply_overrides(tree, overrides)
     tree, misspelt = spell_sections(tree)

@@ -87,14 +87,17 @@ MAX_DIGITS = 100
 """Of a number."""
 
 
-def parse_yaml(text: str) -> tuple[Any, list[Fault]]:
-    """The value of a YAML text, and its faults; with faults the value is None."""
+def parse_yaml(text: str, repeated: list[str] | None = None) -> tuple[Any, list[Fault]]:
+    """The value of a YAML text, and its faults; with faults the value is None.
+
+    repeated: takes a sentence for each key that is given again, whose last value counts; without it that is a fault.
+    """
     try:
         loader = _Loader(text)
         root = loader.get_single_node()
         if root and _size(root, {}) > MAX_VALUES:
             return None, [Fault((), f"more than {MAX_VALUES} values with its aliases written out; shorten it")]
-        faults = [Fault((), text) for text in _key_faults(root, ())] if root else []
+        faults = [Fault((), text) for text in _key_faults(root, (), repeated)] if root else []
         return (None, faults) if faults or root is None else (loader.construct_document(root), [])
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -118,14 +121,14 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
-def _key_faults(node: yaml.Node, above: tuple[yaml.Node, ...]) -> Iterator[str]:
+def _key_faults(node: yaml.Node, above: tuple[yaml.Node, ...], repeated: list[str] | None) -> Iterator[str]:
     """Repeated keys, keys that are not text, aliases inside themselves, endless numbers and those to the base 60: YAML
     allows all of them, a run file none."""
     if any(node is other for other in above):
         yield f"line {node.start_mark.line + 1}: the alias of this value is used inside it; write the value out"
     elif isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            yield from _key_faults(item, (*above, node))
+            yield from _key_faults(item, (*above, node), repeated)
     elif isinstance(node, yaml.MappingNode):
         lines: dict[str, int] = {}
         for key, value in node.value:
@@ -135,18 +138,22 @@ def _key_faults(node: yaml.Node, above: tuple[yaml.Node, ...]) -> Iterator[str]:
             elif key.tag not in (_TEXT, _MERGE):
                 yield f"line {line}: the key {key.value} is not text; put it in quotes"
             elif key.value in lines:
-                yield f"line {line}: {key.value} is given twice, first in line {lines[key.value]}; keep one"
+                twice = f"line {line}: {key.value} is given twice, first in line {lines[key.value]}"
+                if repeated is None:
+                    yield f"{twice}; keep one"
+                else:
+                    repeated.append(f"{twice}; the last counts")
             else:
                 lines[key.value] = line
-            yield from _key_faults(value, (*above, node))
+            yield from _key_faults(value, (*above, node), repeated)
     elif node.tag in _NUMBERS and (":" in node.value or len(node.value) > MAX_DIGITS):
         line, text = node.start_mark.line + 1, node.value[:20]
         yield f"line {line}: {text} is no number of a run file; write it with at most {MAX_DIGITS} digits"
 
 
-def parse_tree(text: str) -> tuple[Tree, list[Fault]]:
+def parse_tree(text: str, repeated: list[str] | None = None) -> tuple[Tree, list[Fault]]:
     """Like `parse_yaml`, for a whole file, which has to be a map."""
-    value, faults = parse_yaml(text)
+    value, faults = parse_yaml(text, repeated)
     if faults:
         return {}, faults
     if value is None:
