@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import palus
+from palus.cli.output import BROUGHT_BY
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks" / "README.md"])
@@ -121,6 +122,18 @@ def test_every_direct_dependency_is_pinned() -> None:
     wanted = {re.split(r"[^\w-]", requirement)[0].lower() for requirement in requirements} - {"palus"}
     pins = re.findall(r"^([\w-]+)==", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     assert wanted - {pin.lower() for pin in pins} == set()
+
+
+def test_the_command_knows_what_every_extra_brings() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    modules = {"grpcio": "grpc", "pillow": "PIL", "SQLAlchemy": "sqlalchemy", "markdown-it-py": "markdown_it"}
+    for extra in extras.keys() - {"dev"}:
+        packages = {re.split(r"[^\w-]", requirement)[0] for requirement in extras[extra]} - {"palus"}
+        for package in packages:
+            module = modules.get(package, package)
+            brought_by = BROUGHT_BY[module]
+            assert package in {re.split(r"[^\w-]", requirement)[0] for requirement in extras[brought_by]}
+    assert set(BROUGHT_BY.values()) == extras.keys() - {"dev"}
 
 
 def test_no_tracked_file_names_a_folder_of_one_machine() -> None:

@@ -141,6 +141,22 @@ def test_what_the_memory_does_not_hold_is_said_with_exit_code_2():
     assert "error: out of memory: Unable to allocate 7.11 PiB" in said and "lower hyperparameters.buffer_size" in said
 
 
+def test_the_base_install_names_the_extra_that_a_command_takes(tmp_path: Path):
+    commands = ["train debug", "demo", "record ball-chaser x.demo", "match random random --env Game"]
+    commands += ["arena", "account list", "recompute", "audit", "verify x.match", "backup arena copy", "site export x"]
+    program = (
+        "import sys; from typer.testing import CliRunner; from palus.cli import app\n"
+        "sys.modules.update(torch=None, sqlalchemy=None)\n"
+        "for words in sys.argv[1:]:\n"
+        "    result = CliRunner().invoke(app, words.split())\n"
+        "    print(result.exit_code, result.exception, result.stderr.strip(), sep='|')"
+    )
+    run = [sys.executable, "-c", program, *commands]
+    ended = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True)
+    said = "2|2|error: this needs {}, which is not installed; pip install 'palus[{}]'".format
+    assert ended.stdout.splitlines() == [said("torch", "train")] * 4 + [said("sqlalchemy", "arena")] * 7
+
+
 def test_ctrl_c_ends_quietly_with_exit_code_130(monkeypatch: pytest.MonkeyPatch):
     def interrupted(*_args: object, **_options: object) -> None:
         raise KeyboardInterrupt

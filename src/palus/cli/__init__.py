@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.markup import escape
@@ -16,7 +16,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from palus import __version__
-from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR, stderr, told_memory
+from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR, stderr, told_memory, told_missing
 from palus.errors import ConfigError, PalusError
 
 EPILOG = """
@@ -152,16 +152,26 @@ class _Group(TyperGroup):
         self.commands = _Commands()  # type: ignore[assignment]  # typer only looks them up
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; exit 2 on a `PalusError` and where the memory is too small, 130 on Ctrl-C."""
+        """Run the command; exit 2 on a `PalusError`, without an extra that it takes and where the memory is too small,
+        130 on Ctrl-C."""
         try:
             return super().invoke(ctx)
         except (PalusError, MemoryError) as error:
             told = told_memory(error) if isinstance(error, MemoryError) else str(error)
-            stderr.print(f"[bold red]error:[/] {escape(told)}")
-            sys.exit(EXIT_USER_ERROR)
+            _fail(told)
+        except ModuleNotFoundError as error:
+            missing = told_missing(error)
+            if missing is None:
+                raise
+            _fail(missing)
         except KeyboardInterrupt:
             stderr.print("Interrupted.")
             sys.exit(EXIT_INTERRUPTED)
+
+
+def _fail(told: str) -> NoReturn:
+    stderr.print(f"[bold red]error:[/] {escape(told)}")
+    sys.exit(EXIT_USER_ERROR)
 
 
 app = typer.Typer(

@@ -39,6 +39,21 @@ stderr = Terminal(stderr=True, highlight=False, soft_wrap=True)
 EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130
 LINE_S = 30.0
 """Between two lines of progress, where there is no terminal for a bar."""
+BROUGHT_BY = {
+    **dict.fromkeys(("torch", "tensorboardX", "tensorboard", "scipy"), "train"),
+    "huggingface_hub": "hub",
+    **dict.fromkeys(
+        ("fastapi", "starlette", "uvicorn", "websockets", "sqlalchemy", "alembic", "duckdb", "openskill"), "arena"
+    ),
+    **dict.fromkeys(("nh3", "markdown_it"), "arena"),
+    **dict.fromkeys(("vizdoom", "gymnasium", "pettingzoo"), "doom"),
+    **dict.fromkeys(("grpc", "PIL"), "unity"),
+    "av": "video",
+    "psycopg": "postgres",
+    **dict.fromkeys(("optuna", "matplotlib"), "sweep"),
+    **dict.fromkeys(("ray", "fsspec", "s3fs"), "cluster"),
+}
+"""Module -> extra of `pyproject.toml` that installs it."""
 
 
 def opened(data: Path, database: str | None, *, create: bool = False, blobs: str | None = None) -> closing[Store]:
@@ -119,6 +134,14 @@ def told_memory(error: MemoryError) -> str:
         f"out of memory: {error or 'more than there is was asked for'}. Ask for less at once: of a run lower "
         "hyperparameters.buffer_size or palus.num_matches, of other commands --pairs or --games"
     )
+
+
+def told_missing(error: ModuleNotFoundError) -> str | None:
+    """What to say of a module that an extra brings; None of any other, for which nobody knows a remedy."""
+    module = (error.name or "").partition(".")[0]
+    if module not in BROUGHT_BY:
+        return None
+    return f"this needs {module}, which is not installed; pip install 'palus[{BROUGHT_BY[module]}]'"
 
 
 def print_json(content: Any) -> None:
