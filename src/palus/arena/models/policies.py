@@ -89,17 +89,20 @@ class PolicySession:
 
     def answer(self, observations: Observations, states: F32, masks: Bool | None = None) -> tuple[F32, F32]:
         """As the file computes it. masks: None where every action is allowed."""
+        found = self._run(self.feed(observations, states, masks))
+        return found[0], found[1].reshape(states.shape) if self._graph.state_size else states
+
+    def feed(self, observations: Observations, states: F32, masks: Bool | None) -> dict[str, AnyArray]:
+        """The inputs of the graph: name -> [rows, ...]."""
         feed = {name: observations[name] for name in self._graph.inputs if name in observations}
         if VECTOR_INPUT in self._graph.inputs and not feed:
             feed[VECTOR_INPUT] = np.concatenate([observations[name] for name in self._names], axis=1)
         if MASKS in self._graph.inputs:
             every = np.ones((len(states), self._choices), np.float32)
             feed[MASKS] = every if masks is None else masks.astype(np.float32)
-        if not self._graph.state_size:
-            return self._run(feed)[0], states
-        feed[STATE_INPUT] = states.reshape(-1, *self._graph.state_sizes)
-        probabilities, after = self._run(feed)
-        return probabilities, after.reshape(states.shape)
+        if self._graph.state_size:
+            feed[STATE_INPUT] = states.reshape(-1, *self._graph.state_sizes)
+        return feed
 
     def _run(self, feed: Mapping[str, AnyArray]) -> Any:
         if not self._limited:
