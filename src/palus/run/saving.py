@@ -45,8 +45,9 @@ class Saving:
         postponed: Postponed,
     ) -> None:
         self.run, self.spec, self.folder, self.trainees, self.trust = run, spec, folder, trainees, trust
-        self._newest: tuple[Path, PolicyFile] | None = None  # of the snapshots: the one that is loaded next
-        self._postponed, self._unwritten, self._unforced = postponed, dict[Path, PolicyFile](), list[Path]()
+        # Of the snapshots: in memory those that are not written yet, and the newest, which is loaded next.
+        self._held, self._unwritten, self._unforced = dict[Path, PolicyFile](), list[Path](), list[Path]()
+        self._postponed = postponed
 
     def path(self, trainee: Trainee, snapshot: int) -> Path:
         """Where a snapshot of a learner lies."""
@@ -59,13 +60,14 @@ class Saving:
         for other in self.trainees:  # a kill may have left one of this number, maybe of another behavior
             self.path(other, snapshot).unlink(missing_ok=True)
         path, file = self.folder.own(self.path(trainee, snapshot)), trainee.policy_file(self.spec, snapshot)
-        self._newest, self._unwritten[path] = (path, file), file
+        self._held = {waiting: self._held[waiting] for waiting in self._unwritten} | {path: file}
+        self._unwritten.append(path)
         self._postponed(partial(self._write, path))
 
     def _write(self, path: Path) -> None:
-        write_policy(path, self._unwritten[path], forced=False)
+        write_policy(path, self._held[path], forced=False)
+        self._unwritten.remove(path)
         self._unforced.append(path)
-        del self._unwritten[path]
 
     def force_snapshots(self) -> None:
         """Have all snapshots on disk, for a checkpoint that needs them. Raises StorageError."""
@@ -86,9 +88,7 @@ class Saving:
     def load_policy(self, path: Path) -> Network:
         """The network of a file, in the number format and on the device of the run. Raises CheckpointError when it is
         gone."""
-        newest, own = self._newest, self.trainees[0].learner.network
-        file = newest[1] if newest is not None and newest[0] == path else self._unwritten.get(path)
-        file = file or read_policy(path)
+        own, file = self.trainees[0].learner.network, self._held.get(path) or read_policy(path)
         return Network.acting(
             file.spec, file.settings, file.arrays, own.weights.work.dtype, trust=self.trust, place=own.place
         )
