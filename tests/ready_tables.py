@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from palus.store import Store, open_store
 from palus.store import engine as store_engine
-from palus.store import open_store
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +35,11 @@ def ready_tables(tables: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store_engine, "migrate", fill)
         yield
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An arena's data folder, in which nothing has happened."""
+    opened = open_store(tmp_path / "arena")
+    yield opened
+    opened.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ready_tables import ready_tables, tables  # noqa: F401
+from ready_tables import ready_tables, store, tables  # noqa: F401
 
 sys.path.insert(0, str(Path(__file__).parent))
 

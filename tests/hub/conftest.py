@@ -1,3 +1,3 @@
 """Lets tests of the hub begin with databases whose tables are there."""
 
-from ready_tables import ready_tables, tables  # noqa: F401
+from ready_tables import ready_tables, store, tables  # noqa: F401

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -16,13 +15,7 @@ from palus.hub.refusals import AlreadyExistsError, InvalidInputError
 from palus.store import Store, open_store
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with closing(open_store(tmp_path)) as opened:
-        yield opened
-
-
-def test_a_token_is_random_and_kept_only_as_a_hash(store: Store, tmp_path: Path) -> None:
+def test_a_token_is_random_and_kept_only_as_a_hash(store: Store) -> None:
     with store.write() as connection:
         create_account(connection, "ada")
         tokens = {issue_token(connection, "ada", "laptop") for _ in range(2)}
@@ -31,7 +24,7 @@ def test_a_token_is_random_and_kept_only_as_a_hash(store: Store, tmp_path: Path)
     assert caller is not None and (caller.name, caller.label) == ("ada", "laptop")
     assert caller.can_write_as("Ada") and not caller.can_write_as("grace") and not caller.is_admin
     store.close()
-    stored = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+    stored = b"".join(path.read_bytes() for path in store.folder.iterdir() if path.is_file())
     assert b"laptop" in stored and b"palus_" not in stored
 
 

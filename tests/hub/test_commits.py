@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -30,7 +29,7 @@ from palus.hub.repos import create_repo, find_repo
 from palus.hub.server import upload
 from palus.hub.server.ndjson import CommitReader
 from palus.hub.uploads import keep_upload
-from palus.store import Store, open_store
+from palus.store import Store
 from palus.web.app import make_app
 
 DATA = b"known"
@@ -84,13 +83,6 @@ def test_a_thousand_files_make_removing_folders_no_slower() -> None:
         return time.thread_time() - started
 
     assert min(seconds(1000) for _ in range(3)) < 20 * min(seconds(1) for _ in range(3))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(tmp_path / "arena")
-    yield opened
-    opened.close()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from viewing import OpenPage
 
 from palus.arena.referee.replay import encode_replay
 from palus.envs.recording import Recording
-from ready_tables import ready_tables, tables  # noqa: F401
+from ready_tables import ready_tables, store, tables  # noqa: F401
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -38,13 +38,6 @@ AT_ONCE = WebLimits(fresh_s=0.0, keep_s=0.0, poll_s=0.05)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = open_store(tmp_path / "arena")
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def arena(store: Store) -> SyntheticArena:
     return small_arena(store)
 

@@ -20,16 +20,9 @@ from palus.arena.ladder.derive import DECIMALS
 from palus.arena.ladder.log import LogRecord
 from palus.ratings.games import Played
 from palus.ratings.online import Online, follow
-from palus.store import Store, open_store
+from palus.store import Store
 from palus.store.tables import annulments, matches
 from palus.web.app import WebLimits, make_app
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = open_store(tmp_path / "arena")
-    yield store
-    store.close()
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from palus.hub.commits import File, Message, write_commit
 from palus.hub.limits import Buckets, HubLimits, client_of, show_bytes
 from palus.hub.repos import create_repo
 from palus.hub.server import listing, manage
-from palus.store import Store, open_store
+from palus.store import Store
 from palus.store.tables import blobs
 from palus.web import events, exports
 from palus.web.api import answers, router
@@ -45,13 +45,6 @@ from palus.web.worker_api import make_worker_router
 
 PATIENCE_S = 60
 DOCS = Path(__file__).parents[2] / "docs" / "arena.md"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(tmp_path / "arena")
-    yield opened
-    opened.close()
 
 
 @contextmanager

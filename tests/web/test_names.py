@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,7 +12,7 @@ from web_server import serving
 
 from palus.cli import app as command_line
 from palus.hub.limits import HubLimits
-from palus.store import Store, open_store
+from palus.store import Store
 from palus.web.app import make_app
 from palus.web.names import Names
 
@@ -25,13 +24,6 @@ UPGRADE = {
     "Sec_WebSocket_Version": "13",
     "Sec_WebSocket_Key": "AAAAAAAAAAAAAAAAAAAAAA==",
 }
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = open_store(tmp_path / "arena")
-    yield store
-    store.close()
 
 
 def ask(address: str, method: str, path: str, **headers: str) -> tuple[int, str]:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -20,7 +19,7 @@ from websockets.sync.client import ClientConnection, connect
 from palus.arena.locked.live import LiveStep
 from palus.arena.referee.games import layout_of
 from palus.envs.recording import RecordedEvent
-from palus.store import Store, open_store
+from palus.store import Store
 from palus.store.derived import Standing, ratings
 from palus.store.tables import entries
 from palus.web.app import make_app
@@ -29,13 +28,6 @@ from palus.web.room import Rooms, list_players, make_room_router
 
 HOUSE = {"blue": "palus/ball-chaser", "purple": "palus/random"}
 PATIENCE_S = 60
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(tmp_path)
-    yield opened
-    opened.engine.dispose()
 
 
 def enter(store: Store, repo: str, state: str, **more: Any) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from synthetic_arena import ENV, SyntheticArena
 from web_server import serving
 
-from palus.store import Store, open_store
+from palus.store import Store
 from palus.web.app import WebLimits, make_app
 from palus.web.security import CONTENT_POLICY, HEADERS
 
@@ -25,13 +25,6 @@ HOSTILE_CARD = """
 [click](javascript:window.hacked=1) [click](java&#x73;cript:window.hacked=1) [data](data:text/html,<script>1</script>)
 ![track](https://track.example/p.png) ![own](curve.png)
 """
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = open_store(tmp_path / "arena")
-    yield store
-    store.close()
 
 
 @pytest.fixture

@@ -35,17 +35,12 @@ from palus.arena.locked.sandbox import LockedProcess
 from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.models.entity import Entity
 from palus.errors import ArenaError, UnreachableError
-from palus.store import Store, open_store
+from palus.store import Store
 from palus.store.engine import now_ms
 from palus.store.tables import entries, jobs, workers
 
 ENV = "SoccerTwos"
 SETTINGS = ArenaSettings(max_attempts=2)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path / "arena")
 
 
 def scheduler(store: Store, *more: PeriodicSweep, settings: ArenaSettings = SETTINGS) -> Scheduler:

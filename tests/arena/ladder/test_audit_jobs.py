@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,7 +32,7 @@ from palus.arena.referee import sampling
 from palus.arena.referee.games import env_build, layout_of
 from palus.arena.referee.questions import Question
 from palus.arena.referee.result import Mode, verdict_events
-from palus.store import Store, open_store
+from palus.store import Store
 from palus.store.tables import annulments, blobs, entries, jobs, workers
 from palus.types import F32, I32, I64
 from palus.web.api.status import status
@@ -41,11 +40,6 @@ from palus.web.api.view import Views
 
 SETTINGS = ArenaSettings(max_attempts=1)
 ANN = contender("ann/a", stock())
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path)
 
 
 def worker(store: Store, name: str, *, trusted: bool = False) -> StoreSource:

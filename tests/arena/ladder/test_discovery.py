@@ -31,13 +31,6 @@ TAGS = "---\nlibrary_name: ml-agents\ntags:\n- ML-Agents-SoccerTwos\n- reinforce
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = open_store(tmp_path)
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def api(store: Store) -> Iterator[HfApi]:
     """huggingface_hub's own client, signed in as ann."""
     app = FastAPI()

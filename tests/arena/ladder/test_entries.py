@@ -23,16 +23,11 @@ from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.models.entity import Entity
 from palus.arena.models.refusal import Refusal
 from palus.hub.accounts import create_account
-from palus.store import Store, open_store
+from palus.store import Store
 from palus.store.tables import entries, jobs
 
 ENV = "SoccerTwos"
 BAD = Refusal("wrong-contract", "obs_1 is missing", "export again")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path / "arena")
 
 
 def found(repo: str, file: str = "", revision: str = "1") -> Entry:
