@@ -142,8 +142,8 @@ def _playable(
     return Playable(source.env_id, source.spec, policies, steps, counted, kind, play, source, is_ours)
 
 
-def model_of(policy: PolicyFile, trust: Trust = NOBODY) -> bytes:
+def model_of(policy: PolicyFile) -> bytes:
     """The ONNX model of a policy whose file holds none. Raises ModelError where its encoder does not write itself."""
-    network = Network.acting(policy.spec, policy.settings, policy.arrays, trust=trust)
+    network = Network.acting(policy.spec, policy.settings, policy.arrays)
     model: bytes = network.onnx({"game": policy.env_id}).SerializeToString()
     return model

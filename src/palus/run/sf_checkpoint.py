@@ -52,14 +52,14 @@ def is_sf_experiment(folder: Path) -> bool:
     return any((folder / name).is_file() for name in CONFIGURATIONS) and any(folder.glob("checkpoint_p*"))
 
 
-def read_sf_agent(folder: Path, kind: Literal["latest", "best"] = "latest", policy: int = 0) -> SfAgent:
-    """The agent in an experiment's folder.
+def read_sf_agent(folder: Path, kind: Literal["latest", "best"] = "latest") -> SfAgent:
+    """The agent in an experiment's folder, of several that trained together the first.
 
-    kind: the newest checkpoint, or the best one where there is any. policy: which of several trained together.
+    kind: the newest checkpoint, or the best one where there is any.
     Raises CheckpointError when something is missing, damaged, or of a kind that our networks do not have.
     """
     configuration = _configuration(folder)
-    path = _checkpoint(folder / f"checkpoint_p{policy}", kind)
+    path = _checkpoint(folder / "checkpoint_p0", kind)
     content = read_tensors(path)
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise CheckpointError(f"{path}: holds no `model`; expected a checkpoint of Sample Factory 2")
