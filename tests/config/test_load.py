@@ -54,6 +54,23 @@ def test_a_full_dump_of_ml_agents_means_what_it_means_there() -> None:
     assert run.env_id == "SoccerTwos"
 
 
+PYTHON_OBJECT = """
+behaviors: !!python/object/apply:mlagents.trainers.settings.DefaultTrainerDict
+  args: [!!python/name:mlagents.trainers.settings.TrainerSettings '']
+  dictitems: {A: {trainer_type: sac, max_steps: 5}}
+debug: true
+"""
+
+
+def test_behaviors_that_were_written_as_a_python_object_are_the_map_in_it(load) -> None:
+    run = load(PYTHON_OBJECT)
+    assert (run.behaviors["A"].trainer_type, run.behaviors["A"].max_steps, run.debug) == ("sac", 5, True)
+    with pytest.raises(ConfigError, match="there is nothing to train"):
+        load(PYTHON_OBJECT.replace("dictitems", "items"))
+    with pytest.raises(ConfigError, match="could not determine a constructor for the tag"):
+        load(PYTHON_OBJECT.replace("DefaultTrainerDict", "TrainerSettings"))
+
+
 def test_each_trainer_has_its_own_defaults(load) -> None:
     run = load("""
         behaviors:

@@ -17,6 +17,7 @@ from palus.errors import ConfigError
 Tree = dict[str, Any]
 _TEXT = "tag:yaml.org,2002:str"
 _MERGE = "tag:yaml.org,2002:merge"
+_OBJECT = "tag:yaml.org,2002:python/object/apply:mlagents.trainers.settings.DefaultTrainerDict"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
@@ -80,6 +81,16 @@ class _Loader(yaml.SafeLoader):
         value = super().construct_scalar(node)
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass") if value else value
 
+
+def _behaviors(loader: _Loader, node: yaml.Node) -> Any:
+    """`behaviors` as ML-Agents wrote them about 0.20: a Python object, which is read as the map that it holds."""
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if key.value == "dictitems":
+            return loader.construct_mapping(value, deep=True)
+    return {}
+
+
+_Loader.add_constructor(_OBJECT, _behaviors)
 
 MAX_VALUES = 100_000
 """In a run file, or an override."""
