@@ -65,6 +65,31 @@ def test_the_whole_loss_by_hand() -> None:
     assert total.item() == pytest.approx(0.45 + 0.25 - 0.01 * math.log(2))
 
 
+def test_ratios_are_cut_to_twenty_and_a_twentieth() -> None:
+    # p = (1/2, 1/2) now, e^-5 and e^5 of it before: the ratios are 20 and 1 / 20. Advantages -1 and 1:
+    # -(min(-20, -1.1) + min(0.05, 0.91)) / 2 = 9.975
+    batch = Minibatch(
+        actions=torch.zeros(2, 1), parameters=torch.zeros(2, 2),
+        log_probs=torch.tensor([-math.log(2) - 5, -math.log(2) + 5]), old_values=torch.zeros(2),
+        advantages=torch.tensor([-1.0, 1.0]), targets=torch.zeros(2), usable=torch.tensor([[True, True]]),
+    )  # fmt: skip
+    h, spec = AppoHyperparameters(), ActionSpec((Discrete(2),))
+    _, found = loss(torch.zeros(1, 2, 2), torch.zeros(1, 2), batch, spec, h, 0.0, Whole(2, 0.0, 1.0))
+    assert found["Losses/Policy Loss"] == pytest.approx(9.975)
+
+
+@pytest.mark.parametrize(("of_all", "expected"), [(30.0, 0.0), (31.0, 0.3)])
+def test_an_exploration_loss_beyond_its_limit_is_the_limit(of_all: float, expected: float) -> None:
+    # p = (1/2, 1/2), which is uniform, but the minibatch's mean is above 30: 0.01 x 30
+    batch = Minibatch(
+        actions=torch.zeros(1, 1), parameters=torch.zeros(1, 2), log_probs=torch.full((1,), -math.log(2)),
+        old_values=torch.zeros(1), advantages=torch.zeros(1), targets=torch.zeros(1), usable=torch.tensor([[True]]),
+    )  # fmt: skip
+    h, spec = AppoHyperparameters(exploration_loss="symmetric_kl"), ActionSpec((Discrete(2),))
+    _, found = loss(torch.zeros(1, 1, 2), torch.zeros(1, 1), batch, spec, h, 0.01, Whole(1, 0.0, 1.0, of_all))
+    assert found["Losses/Exploration Loss"] == pytest.approx(expected)
+
+
 LSTM = "network_settings.memory={kind: lstm, memory_size: 32}"
 
 
@@ -95,6 +120,15 @@ def test_without_lag_vtrace_takes_the_step_of_gae_with_lambda_one() -> None:
     assert one.network.weights.gradient.abs().max() > 1e-3
 
 
+def test_vtrace_takes_states_between_decisions_for_what_the_present_critic_says_of_them() -> None:
+    # Present values 10, 20, 30 of row 0, gamma 0.5, ratios 1; from the last decision back, by the acting critic's 7:
+    # 0 + 3.5 - 30 = -26.5 | 2 + 4 - 20 = -14, time-out before an 8 | 1 + 10 - 10 - 7 = -6
+    appo, rollout = by_hand("hyperparameters.advantages=vtrace")
+    batch, values = appo.prepare(rollout, rollout.active), np.float32([[10, 0], [20, 0], [30, 0]])
+    advantages, _ = appo._vtrace(np.arange(2), batch, np.ones((3, 2), np.float32), values)
+    np.testing.assert_allclose(advantages[:, 0], [-6, -14, -26.5], atol=1e-4)
+
+
 def test_vtrace_learns_from_a_lagging_policys_rollouts() -> None:
     appo, play = learner(*VTRACE)
     behind = [play.collect() for _ in range(3)]
@@ -113,6 +147,7 @@ def test_two_threads_take_the_same_step() -> None:
     a, b = one.update(rollout, 0), two.update(rollout, 0)
     np.testing.assert_allclose(one.network.weights.master, two.network.weights.master, atol=1e-4)
     assert a["Losses/Policy Loss"] == pytest.approx(b["Losses/Policy Loss"], abs=1e-4)
+    assert a["Policy/Gradient Norm"] == pytest.approx(b["Policy/Gradient Norm"], rel=1e-3)
 
 
 def test_a_saved_learner_continues_bit_for_bit() -> None:
@@ -201,6 +236,15 @@ def test_the_learning_rate_follows_the_kl(kl: float, factor: float) -> None:
     assert appo.learning_rate(0) == pytest.approx(min(0.01 * factor, 0.01))
 
 
+def test_an_adaptive_rate_stays_within_its_limits() -> None:
+    limits = ("hyperparameters.min_learning_rate=1e-4", "hyperparameters.max_learning_rate=1e-3")
+    appo, _ = learner("hyperparameters.adaptive_learning_rate=epoch", "hyperparameters.target_kl=0.008", *limits)
+    for rate, kl, expected in ((1.2e-4, 0.017, 1e-4), (9e-4, 0.003, 1e-3)):
+        appo.adapted_rate = rate
+        appo._adapt(kl)
+        assert appo.learning_rate(0) == expected
+
+
 def test_an_adaptive_rate_goes_on_where_it_was_saved_and_begins_with_the_settings_elsewhere() -> None:
     adaptive = "hyperparameters.adaptive_learning_rate=epoch"
     one, two = (learner(adaptive, f"hyperparameters.learning_rate={rate}")[0] for rate in ("1e-4", "1e-3"))
@@ -209,6 +253,14 @@ def test_an_adaptive_rate_goes_on_where_it_was_saved_and_begins_with_the_setting
     assert two.learning_rate(0) == 1e-3
     two.load_state_dict(one.state_dict())
     assert two.learning_rate(0) == 0.01
+
+
+def test_other_numbers_begin_an_adaptive_rate_anew() -> None:
+    adaptive = "hyperparameters.adaptive_learning_rate=epoch"
+    one, two = (learner(adaptive, f"hyperparameters.learning_rate={rate}")[0] for rate in ("1e-4", "1e-3"))
+    one.adapted_rate = 5e-5
+    one.tune(two.behavior)
+    assert one.learning_rate(0) == 1e-3
 
 
 def test_linear_schedules_reach_zero_at_max_steps() -> None:
@@ -306,6 +358,16 @@ def test_targets_are_in_units_of_the_returns_seen_so_far_and_old_values_of_those
     np.testing.assert_allclose(batch.old_values, (rollout.values - 1) / 2, atol=1e-4)
     assert batch.targets[0, 0] == pytest.approx((3.625 - 4.35417) / 2.83249, abs=1e-4)
     assert batch.targets[2, 1] == pytest.approx((7.5 - 4.35417) / 2.83249, abs=1e-4)
+
+
+def test_targets_are_cut_to_five_deviations() -> None:
+    # A million returns so far, 1 +- 0.01; the next ones, about 0.5 to 2.5, hardly move that.
+    appo, rollout = by_hand("hyperparameters.normalize_returns=true")
+    returns = appo.network.returns
+    assert returns is not None
+    returns.mean[:], returns.variance[:], returns.count = 1.0, 0.0001, 1_000_000
+    targets = appo.prepare(rollout, rollout.active).targets
+    assert (targets.min(), targets.max()) == (-5.0, 5.0)
 
 
 def test_rewards_are_scaled_then_clipped() -> None:

@@ -48,6 +48,8 @@ def test_the_loss_equals_the_formula(spec, masked):
         elif masked:
             parameters[::2, own.stop - 1] = -1e8
             actions[::2, column] = 0
+            parameters[1::4, own.start] = -1e8
+            actions[1::4, column] = 1
     old = random.normal(-1.2, 0.6, size=actions.shape).astype(np.float32)
     old[0] = -6.0
     advantages = random.normal(size=R).astype(np.float32)

@@ -78,6 +78,10 @@ def test_vtrace_equals_hand_computation():
     advantages, targets = vtrace(column(2, 0.5), column(1, 4), *args[1:], 1.0, 1.0)
     assert (advantages[:, 0].tolist(), targets[:, 0].tolist()) == ([2.0, 2.0], [3.0, 4.0])
 
+    # rho 1.5 and c 0.25, which are apart: delta_0 = 1.5, v_0 = 1 + 1.5 + 0.5 x 0.25 (4 - 2) = 2.75; A_0 = 1.5 x 2 = 3
+    advantages, targets = vtrace(column(2, 0.5), column(1, 4), *args[1:], 1.5, 0.25)
+    assert (advantages[:, 0].tolist(), targets[:, 0].tolist()) == ([3.0, 2.0], [2.75, 4.0])
+
 
 def test_vtrace_without_lag_is_gae_with_lambda_one():
     random = np.random.default_rng(1)

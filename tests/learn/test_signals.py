@@ -349,3 +349,28 @@ def test_sac_s_targets_are_each_signal_s_own_and_its_losses_means_over_them(goes
     errors = np.square(np.float32([1, 4]) - target[state])
     assert found["Losses/Q1 Loss"] == pytest.approx(0.5 * errors.mean(), rel=1e-4)
     assert len(learner._teach_signals(104)) == 4 and signal.learned == [11] * 4
+
+
+def test_the_pace_of_sac_s_signals_goes_on_where_it_was_saved() -> None:
+    settings = (
+        "trainer_type=sac", "hyperparameters=null", "hyperparameters.batch_size=6", "network_settings=null",
+        "network_settings.hidden_units=8", RND,
+    )  # fmt: skip
+    behavior = load_run("debug", [f"behaviors.SoccerTwos.{s}" for s in settings]).behaviors["SoccerTwos"]
+    one, two = (SAC(behavior, SPEC, torch.float32, seed) for seed in (0, 1))
+    one.learned_until, one.taught_until = 40.0, 50.0
+    two.load_state_dict(one.state_dict())
+    assert (two.learned_until, two.taught_until) == (40.0, 50.0)
+
+
+def test_sac_s_signals_learn_from_what_counts_of_its_sequences_alone() -> None:
+    settings = (
+        "trainer_type=sac", "hyperparameters=null", "hyperparameters.batch_size=6", "network_settings=null",
+        "network_settings.memory={memory_size: 8, sequence_length: 3}", RND,
+    )  # fmt: skip
+    behavior = load_run("debug", [f"behaviors.SoccerTwos.{s}" for s in settings]).behaviors["SoccerTwos"]
+    learner, signal = SAC(behavior, SPEC, torch.float32, 0), Paying(False)
+    learner.signals["rnd"], learner.buffer.size = signal, 12
+    learner.buffer.counts[:12:3] = False  # of each sequence, the first decision only warms up
+    learner._teach_signals(2)
+    assert signal.learned == [4]  # of two sequences

@@ -13,6 +13,7 @@ from readable import SPEC, advantages_of, behavior_of, readable_poca, readable_p
 from palus.errors import DivergenceError
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
+from palus.learn.returns import usable_decisions
 
 NO_MEMORY = torch.empty(0, 0), torch.empty(0, 0)
 
@@ -145,6 +146,16 @@ def test_a_decision_that_nothing_known_follows_is_left_out():
     batch = poca.batch(lost_on_the_way())
     assert batch.present.tolist() == [[True, True], [False, False], [False, False]]
     close(batch.returns[0], 2 + 0.5 * 4.5)
+
+
+def test_a_decision_that_was_cut_off_is_learned_from_though_its_agent_stays_away():
+    # Row 1 is cut off at decision 0 before a 6: A = 2 x 1 + 0.5 x 6 - 2 = 3.
+    data = rollout(
+        [[1, 2], [3, 0]], [5, 0], [6], [[0, 1], [0, 0]], group_rewards=[[0, 0], [0, 0]], terminated=[],
+        truncated=[(0, 1)], absent=[(1, 1)], actions=[[0, 0], [0, 0]],
+    )  # fmt: skip
+    assert usable_decisions(data).tolist() == [[True, True], [True, False]]
+    close(advantages_of(readable_ppo(), data)[0][:, 1], [3, 0])
 
 
 @pytest.mark.parametrize(("make", "trainer"), [(PPO, "ppo"), (POCA, "poca")])

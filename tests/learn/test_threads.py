@@ -59,12 +59,12 @@ def test_two_threads_learn_what_one_does(learner, preset):
 
 @pytest.mark.parametrize(
     ("threads", "gone", "decisions", "steps"),
-    [(1, 0, 8, 4), (2, 0, 8, 4), (1, 0, 4, 4), (2, 0, 4, 4), (2, 1, 8, 2)],
+    [(1, 0, 8, 4), (2, 0, 8, 4), (1, 0, 4, 4), (2, 0, 4, 4), (2, 1, 8, 2), (1, 1, 16, 2)],
 )
 def test_appo_takes_a_step_for_every_minibatch_that_has_a_row(
     threads: int, gone: int, decisions: int, steps: int
 ) -> None:
-    """Of four rows of eight decisions, one of them perhaps gone; a minibatch is asked to have so many."""
+    """Of four rows of eight decisions, one perhaps gone; a minibatch is asked to have so many: 24 are two of 16."""
     sizes = (f"time_horizon={decisions}", f"hyperparameters.batch_size={decisions}", "hyperparameters.num_epoch=1")
     learner = APPO(appo_behavior(*sizes), Recall.spec, torch.float32, 0, threads)
     found = learner.update(_without(Play(learner, Recall(4)).collect(), gone), 0)
