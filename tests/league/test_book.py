@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_league import at, filled, league, match, pool
+from test_league import at, filled, game, league, match, pool
 
 from palus.league.book import BASELINE, Book
-from palus.rollout.rollout import FROZEN, FinishedMatch, Seat
+from palus.league.league import League
+from palus.league.members import Member
+from palus.league.pools import Contender
+from palus.rollout.rollout import FROZEN, MEMBERS, FinishedMatch, Seat
 
 LEARNER = Seat(0, True)
 
@@ -129,6 +132,35 @@ def test_of_snapshots_that_are_gone_so_many_stay_in_the_book_and_none_in_the_pay
     known = {s["id"] for s in page["snapshots"]} | {0}
     assert {policy for row in page["training"] for policy in row[:2]} <= known and book.ratings.keys() <= known
     assert {policy for pair in made.payoffs.cells for policy in pair} == {0, *(FROZEN + k for k in (697, 698, 699))}
+
+
+def test_what_was_scored_in_evaluation_counts_in_ratings() -> None:
+    book = opened(1)
+    book.evaluated(0, "goalkeeper", 18.0, 20)
+    book.assess()
+    assert book.ratings[0].low > book.ratings[BASELINE].high
+
+
+def test_who_has_no_past_any_more_has_no_values() -> None:
+    """Goes on from a checkpoint without the self_play that its run file had."""
+    book = opened()
+    book.rate([match(1, 1.0)])
+    book.assess()
+    again = Book(League(game(), [Contender(0, "", None, False)], 0))
+    again.load_state_dict(book.state_dict())
+    assert 0 in again.ratings and again.values(0) == {}
+
+
+def test_visitors_who_left_leave_no_results_behind() -> None:
+    book, (here, gone) = opened(), (Member(MEMBERS + k, f"other/{k}", "", -1) for k in (7, 8))
+    book.league.visit([here, gone])
+    book.rate([FinishedMatch(0, (1.0, 0.0), (LEARNER, Seat(one.policy, False))) for one in (here, gone)])
+    book.assess()
+    assert {here.policy, gone.policy} <= book.ratings.keys()
+    book.league.visit([here])
+    book.league._leaving = []  # whose last match is over
+    book.assess()
+    assert book.training == {(0, here.policy): (1.0, 1)} and gone.policy not in book.ratings
 
 
 def test_a_book_that_was_put_away_goes_on_as_if_it_had_not_been() -> None:
