@@ -141,6 +141,27 @@ def test_a_later_backup_copies_only_what_is_new(tmp_path: Path) -> None:
     store.close()
 
 
+def test_what_somebody_who_opened_the_earlier_backup_left_is_not_read_into_the_later_one(tmp_path: Path) -> None:
+    """SQLite takes whatever write-ahead log lies beside a database for its own."""
+    store = open_store(tmp_path / "data")
+    fill(store, 0, 2)
+    back_up(store.folder, tmp_path / "backup")
+    opened = open_store(tmp_path / "backup")
+    with opened.write() as connection:
+        connection.execute(insert(accounts).values(name="Eve", key="eve", kind="user", created_ms=1))
+    left = {path: path.read_bytes() for path in (tmp_path / "backup").glob("palus.db-*")}
+    opened.close()
+    assert left.keys() >= {tmp_path / "backup" / "palus.db-wal"}
+    for path, data in left.items():  # as where it was killed
+        path.write_bytes(data)
+    fill(store, 2, 3)
+    back_up(store.folder, tmp_path / "backup")
+    copy = open_store(tmp_path / "backup")
+    assert everything(copy) == everything(store)
+    for each in (copy, store):
+        each.close()
+
+
 def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
     store = open_store(tmp_path / "data")
     fill(store, 0, 1)

@@ -63,6 +63,20 @@ def test_damaged_and_lost_bytes_are_told_apart_and_never_handed_out(tmp_path: Pa
         store.read(HELLO)
 
 
+def test_bytes_are_on_the_disk_before_they_have_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, forced, fsync = BlobStore(tmp_path), list[tuple[int, int, bool]](), os.fsync
+
+    def noted(number: int) -> None:
+        seen = os.fstat(number)
+        forced.append((seen.st_ino, seen.st_size, store.has(HELLO)))
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    store.put(b"hello\n")
+    assert forced == [(store.path(HELLO).stat().st_ino, 6, False)]
+    assert store.path(HELLO).stat().st_mode & 0o777 == 0o644  # for the others who serve the folder
+
+
 FILL_DISK = """
 import resource, sys
 from pathlib import Path

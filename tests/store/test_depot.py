@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -68,6 +69,20 @@ def test_of_many_who_create_a_file_at_once_one_does(tmp_path: Path) -> None:
     assert won.count(True) == 1
     assert depot.get("record") == b"%d" % won.index(True) * 10_000
     assert [path.name for path in tmp_path.iterdir()] == ["record"]  # nobody left anything half-written
+
+
+def test_bytes_are_on_the_disk_before_they_have_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forced, fsync = list[tuple[int, int, bool]](), os.fsync
+
+    def noted(number: int) -> None:
+        seen = os.fstat(number)
+        forced.append((seen.st_ino, seen.st_size, (tmp_path / "record").exists()))
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    assert Depot(str(tmp_path)).create("record", b"one")
+    assert forced == [((tmp_path / "record").stat().st_ino, 3, False)]
+    assert (tmp_path / "record").stat().st_mode & 0o777 == 0o644  # for the others who share the folder
 
 
 def test_a_storage_that_cannot_be_written_says_so(tmp_path: Path) -> None:

@@ -61,6 +61,13 @@ def test_a_reader_is_not_held_up_by_a_writer_and_sees_the_state_before(store: St
     assert names(store) == ["Ada"]
 
 
+def test_what_is_stored_on_sqlite_is_on_the_disk(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    with store.read() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL: no commit is lost with the power
+    store.close()
+
+
 def test_numbers_and_text_come_back_as_they_were(store: Store) -> None:
     row = {
         "seq": 2**53 - 1, "id": "m", "unit_id": "u", "leg": 1, "env": "SoccerTwos", "season": 1, "blue": "a" * 64,
