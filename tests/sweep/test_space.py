@@ -126,3 +126,5 @@ def test_the_file_s_own_values_are_the_first_trial_where_the_space_holds_them(tm
     space = f"{KEY}.learning_rate: {{log: [1e-6, 1e-2]}}\n{KEY}.batch_size: {{choice: [32, 64]}}\n"
     assert plan(tmp_path, space).present() == {f"{KEY}.learning_rate": 3e-4, f"{KEY}.batch_size": 64}
     assert plan(tmp_path, space.replace("64]", "128]")).present() is None
+    for ends in ("[3e-4, 1e-2]", "[1e-6, 3e-4]"):  # both ends included
+        assert plan(tmp_path, f"{KEY}.learning_rate: {{log: {ends}}}\n").present() == {f"{KEY}.learning_rate": 3e-4}
