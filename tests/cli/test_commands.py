@@ -136,6 +136,25 @@ def test_mistakes_are_explained_with_exit_code_2(models: Path):
     assert "cannot be written" in run("match", "random", "random", "--pairs", 1, "--log", log, code=2)
 
 
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_played(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def play(*_args: object, **_options: object) -> None:
+        raise AssertionError("played")
+
+    monkeypatch.setattr("palus.arena.referee.match.play_pairs", play)
+    monkeypatch.setattr("palus.arena.study.tournament.rank_players", play)
+    lost, below_a_file = tmp_path / "no" / "folder" / "x.jsonl", models / "mine.onnx" / "x.match"
+    said = f"{lost}: cannot be written (No such file or directory); choose another place for"
+    assert f"{said} --log" in run("match", "random", "random", "--log", lost, code=2)
+    assert f"{said} --log" in run("rank", models, "--log", lost, code=2)
+    assert f"{said} --output" in run("rank", models, "--output", lost, code=2)
+    assert "(Is a directory)" in run("rank", models, "--output", tmp_path, code=2)
+    assert "(Not a directory)" in run("match", "random", "random", "--replay", below_a_file, code=2)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert "(Permission denied)" in run("match", "random", "random", "--replay", tmp_path / "a" / "x.match", code=2)
+
+
 def test_what_the_memory_does_not_hold_is_said_with_exit_code_2():
     said = " ".join(run("compare", "random", "random", "--max-pairs", 10**15, code=2).split())
     assert "error: out of memory: Unable to allocate 7.11 PiB" in said and "lower hyperparameters.buffer_size" in said

@@ -12,7 +12,17 @@ import typer
 from rich.markup import escape
 
 from palus.cli.options import GameOption, LogOption, ModeOption
-from palus.cli.output import end_early, matches_progress, nats, percent, percent_range, print_json, stdout, typed
+from palus.cli.output import (
+    check_place,
+    end_early,
+    matches_progress,
+    nats,
+    percent,
+    percent_range,
+    print_json,
+    stdout,
+    typed,
+)
 from palus.errors import EnvError, ModelError, PalusError, ReplayError
 from palus.types import DEFAULT_GAME
 
@@ -88,6 +98,8 @@ def match(
     ending, what = (".mp4", "a video") if declared.filmed else (".match", "a replay")
     if replay is not None and replay.suffix != ending:
         raise ReplayError(f"--replay {replay}: of {game} {what} is written; use {replay.with_suffix(ending)}")
+    check_place(log, "--log")
+    check_place(replay, "--replay", made=True)
     try:
         filmed, (first, second) = declared.filmed, load(a, b, game=game)
     except ModelError as error:

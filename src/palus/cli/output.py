@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shlex
 import signal
 import threading
@@ -27,6 +29,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from palus.errors import StorageError
 from palus.processes import ending_signals
 from palus.terminal import Terminal
 
@@ -142,6 +145,28 @@ def told_missing(error: ModuleNotFoundError) -> str | None:
     if module not in BROUGHT_BY:
         return None
     return f"this needs {module}, which is not installed; pip install 'palus[{BROUGHT_BY[module]}]'"
+
+
+def check_place(path: Path | None, option: str, *, made: bool = False) -> None:
+    """That a file can be written there, for before the work of which it is to tell. option: that names it.
+
+    made: its folder is made where it is missing, and the file is replaced as a whole. Raises StorageError.
+    """
+    if path is None:
+        return
+    folder = path.parent
+    while made and not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
+    there = path if os.path.exists(path) and not made else folder
+    if os.path.isdir(path):
+        fault = errno.EISDIR
+    elif not os.path.isdir(folder):
+        fault = errno.ENOTDIR if os.path.lexists(folder) else errno.ENOENT
+    elif not os.access(there, os.W_OK):
+        fault = errno.EACCES
+    else:
+        return
+    raise StorageError(f"{path}: cannot be written ({os.strerror(fault)}); choose another place for {option}")
 
 
 def print_json(content: Any) -> None:

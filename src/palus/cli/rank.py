@@ -10,7 +10,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from palus.cli.options import GameOption, LogOption
-from palus.cli.output import end_early, matches_progress, percent, print_json, ranks, standings, stderr, stdout
+from palus.cli.output import (
+    check_place,
+    end_early,
+    matches_progress,
+    percent,
+    print_json,
+    ranks,
+    standings,
+    stderr,
+    stdout,
+)
 from palus.errors import ModelError, StorageError
 from palus.types import DEFAULT_GAME
 
@@ -80,6 +90,8 @@ def rank(
         if not also:
             raise ModelError(f"{lacking}; give a folder with .onnx files, bundles or snapshots, or a run's")
         stderr.print(f"[yellow]warning:[/] {escape(lacking)}")
+    check_place(log, "--log")
+    check_place(output, "--output")
     named = load(*declared.house, *(also or []), game=game)
     entrants = _entrants([*named, *found], folder, without or [])
     planned = pairs * len(entrants) * (len(entrants) - 1)
