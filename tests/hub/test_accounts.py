@@ -85,6 +85,13 @@ def test_a_class_gets_a_sheet_or_with_a_bad_name_nothing(tmp_path: Path) -> None
     assert sheet.count("HF_ENDPOINT=http://10.0.0.1:7860") == 2
 
 
+def test_to_list_or_revoke_tokens_makes_no_arena(tmp_path: Path) -> None:
+    where = ("--data", tmp_path / "aerna")
+    assert "no arena has its data there" in run("list", *where, code=2)
+    assert "no arena has its data there" in run("revoke", "ada", *where, code=2)
+    assert not (tmp_path / "aerna").exists()
+
+
 def test_a_slip_of_a_label_is_an_error_and_revokes_nothing(tmp_path: Path) -> None:
     palus = CliRunner()
     folder = ["--data", str(tmp_path)]

@@ -89,7 +89,7 @@ def list_(
     """Show every account's tokens by label; the tokens themselves are not kept."""
     from palus.hub.accounts import list_tokens
 
-    with opened(data, database, create=True) as store, store.read() as connection:
+    with opened(data, database) as store, store.read() as connection:
         found = list_tokens(connection)
     if as_json:
         shown = [(t.account, t.label, sorted(t.scopes), t.revoked_ms is not None) for t in found]
@@ -113,7 +113,7 @@ def revoke(
     """Make an account's tokens worthless at once; what it pushed stays."""
     from palus.hub.accounts import revoke_tokens
 
-    with opened(data, database, create=True) as store, store.write() as connection:
+    with opened(data, database) as store, store.write() as connection:
         count = revoke_tokens(connection, name, label)
     if count == 0:
         stdout.print(f"Nothing to do: these tokens of {name} are revoked already.")
