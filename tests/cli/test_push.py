@@ -18,7 +18,9 @@ from typer.testing import CliRunner
 import palus.hub
 from palus.arena.referee.replay import read_replay
 from palus.cli import app
+from palus.cli.login import login
 from palus.cli.mlagents_hub import load_from_hf, push_to_hf
+from palus.errors import HubError
 from palus.export.bundle import Provenance, write_bundle
 from palus.types import BehaviorSpec
 
@@ -181,6 +183,12 @@ def test_the_commands_of_mlagents_work_with_their_flags(
     assert (tmp_path / "models" / "course" / "SoccerTwos" / "checkpoint.pt").is_file()
     assert push_to_hf([f"--local-dir={tmp_path}", "--repo-id=ada/course"]) == 2
     assert "found no .onnx file" in capsys.readouterr().err
+
+
+def test_login_without_standard_input_says_how_to_give_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(HubError, match="no token was given"):
+        login("http://127.0.0.1:9")
 
 
 def test_the_commands_of_mlagents_name_the_package_that_they_miss(

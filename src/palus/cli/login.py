@@ -38,8 +38,12 @@ def login(
     if not isinstance(target, HubTarget):
         raise HubError(f"{hub}: a folder needs no token; push to it right away")
     client = hub_client()
-    asked = sys.stdin.isatty()
-    token = str(typer.prompt(f"Token of {target.url}", hide_input=True)) if asked else sys.stdin.readline()
+    if sys.stdin is None:  # closed by whoever started us
+        token = ""
+    elif sys.stdin.isatty():
+        token = str(typer.prompt(f"Token of {target.url}", hide_input=True))
+    else:
+        token = sys.stdin.readline()
     if not token.strip():
         raise HubError(f"{target.url}: no token was given; paste it at the prompt, or send it to standard input")
     name = client.log_in(target.url, token.strip())
