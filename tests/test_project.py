@@ -11,9 +11,11 @@ from importlib.metadata import distribution, entry_points
 from pathlib import Path
 
 import pytest
+import yaml
 
 import palus
 from palus.cli.output import BROUGHT_BY
+from palus.config import load_run, notes
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks" / "README.md"])
@@ -37,6 +39,15 @@ def test_commands_in_the_documents_exist(document: Path) -> None:
             assert words[1] in targets, f"{document.name}: {' '.join(words)}"
         if name == "palus" and len(words) > 1 and words[1].isalpha() and words[1].islower():
             assert words[1] in subcommands, f"{document.name}: {' '.join(words)}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_run_files_in_the_documents_are_valid_and_take_effect(document: Path, tmp_path: Path) -> None:
+    for text in re.findall(r"^```yaml\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL):
+        if "behaviors" in yaml.safe_load(text):
+            (tmp_path / "run.yaml").write_text(text)
+            idle = [note for note in notes(load_run(str(tmp_path / "run.yaml"))) if re.search("no effect|never", note)]
+            assert idle == [], text
 
 
 def palus_subcommands() -> set[str]:
