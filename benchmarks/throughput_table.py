@@ -14,7 +14,7 @@ def markdown(report: Json) -> str:
     parts = [
         "# Throughput",
         "Made by `python benchmarks/throughput.py` from the JSON file beside it; words and methods in "
-        "[benchmarks/README.md](../README.md).",
+        "`benchmarks/README.md`.",
         caption(report),
         "## One thread, CPU time",
         cpu_table(report),

@@ -19,6 +19,7 @@ from palus.config import load_run, notes
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks" / "README.md"])
+LINKING = sorted({*DOCUMENTS, *ROOT.glob("benchmarks/results/**/*.md")})
 
 
 def commands_of(document: Path) -> list[list[str]]:
@@ -48,6 +49,21 @@ def test_run_files_in_the_documents_are_valid_and_take_effect(document: Path, tm
             (tmp_path / "run.yaml").write_text(text)
             idle = [note for note in notes(load_run(str(tmp_path / "run.yaml"))) if re.search("no effect|never", note)]
             assert idle == [], text
+
+
+def anchors_of(document: Path) -> set[str]:
+    """What GitHub calls the headings of a page: lower case, no punctuation, hyphens for spaces."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", LINKING, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_in_the_documents_lead_somewhere(document: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s:]+)\)", document.read_text()):
+        path, _, anchor = link.partition("#")
+        target = document.parent / path if path else document
+        assert target.exists(), link
+        assert not anchor or anchor in anchors_of(target), link
 
 
 def palus_subcommands() -> set[str]:
