@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from itertools import combinations
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection, select
@@ -14,12 +15,26 @@ from palus.arena.ladder.log import LogRecord, RunnerInfo
 from palus.arena.models.entity import Entity
 from palus.arena.referee.games import EnvBuild
 from palus.arena.referee.result import Side
+from palus.store import Store
+from palus.store.derived import DERIVED, ratings
 from palus.store.tables import matches
 
 
 def read_log(connection: Connection) -> list[LogRecord]:
     """All records, in order."""
     return [LogRecord.from_json(line) for line in connection.scalars(select(matches.c.record).order_by(matches.c.seq))]
+
+
+def published(store: Store, table: Any = ratings, without: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """A derived table, in the order of its key. without: columns that are left out."""
+    with store.read() as connection:
+        rows = connection.execute(select(table).order_by(*table.primary_key.columns)).all()
+    return [{name: value for name, value in row._mapping.items() if name not in without} for row in rows]
+
+
+def dump(store: Store) -> list[list[dict[str, Any]]]:
+    """All derived tables."""
+    return [published(store, table) for table in DERIVED]
 
 
 def sha(name: str) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arena_records import record, season, sha, side
-from sqlalchemy import insert, select, text, update
+from arena_records import dump, published, record, season, sha, side
+from sqlalchemy import insert, text, update
 
 from histories import arrange, variance_of_gaps
 from palus.arena.ladder import refresh
@@ -30,7 +30,7 @@ from palus.errors import ArenaError
 from palus.ratings import bradley_terry
 from palus.ratings.games import Played
 from palus.store import Store, open_store
-from palus.store.derived import DERIVED, fields, play_stats, rating_points, ratings
+from palus.store.derived import DERIVED, fields, play_stats, rating_points
 from palus.store.tables import annulments, derived_tables, matches
 
 ENV = "SoccerTwos"
@@ -53,16 +53,6 @@ def make_store(folder: Path, repos: list[str], records: list[LogRecord]) -> Stor
 def add(store: Store, records: list[LogRecord]) -> None:
     with store.write() as connection:
         append(connection, records, finished_ms=1_700_000_000_000)
-
-
-def published(store: Store, table: Any = ratings, without: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    with store.read() as connection:
-        rows = connection.execute(select(table).order_by(*table.primary_key.columns)).all()
-    return [{name: value for name, value in row._mapping.items() if name not in without} for row in rows]
-
-
-def dump(store: Store) -> list[list[dict[str, Any]]]:
-    return [published(store, table) for table in DERIVED]
 
 
 def by_repo(store: Store) -> dict[str, dict[str, Any]]:

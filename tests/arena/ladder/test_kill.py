@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 import pytest
 from arena_process import SETTINGS
-from arena_records import read_log
+from arena_records import dump, read_log
 from hostile import stock
 from processes import children
 from sqlalchemy import func, select
@@ -32,7 +32,6 @@ from palus.arena.ladder.scheduler import Scheduler
 from palus.arena.ladder.workers import StoreSource
 from palus.arena.locked.unit import Unit
 from palus.store import Store, open_store
-from palus.store.derived import DERIVED
 from palus.store.tables import entries, jobs
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes through Linux's /proc")
@@ -127,11 +126,3 @@ def check_derived(store: Store) -> None:
     grown = dump(store)
     Refresher(store, SETTINGS).recompute()
     assert dump(store) == grown
-
-
-def dump(store: Store) -> list[list[tuple[object, ...]]]:
-    with store.read() as connection:
-        return [
-            [tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key.columns))]
-            for table in DERIVED
-        ]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from arena_records import read_log
+from arena_records import dump, read_log
 from postgres import postgres_server, postgres_url  # noqa: F401
 from small_run import policy_model
 from sqlalchemy import Connection, delete, select, text
@@ -34,8 +34,8 @@ from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource
 from palus.arena.locked.unit import Unit
 from palus.errors import ArenaError
-from palus.store import Store, open_store
-from palus.store.derived import DERIVED, ratings
+from palus.store import open_store
+from palus.store.derived import ratings
 from palus.store.engine import now_ms
 from palus.store.tables import entries, jobs
 
@@ -46,14 +46,6 @@ WAIT_S = 120.0
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest) -> str | None:
     return None if request.param == "sqlite" else request.getfixturevalue("postgres_url")
-
-
-def dump(store: Store) -> list[list[tuple[object, ...]]]:
-    with store.read() as connection:
-        return [
-            [tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key.columns))]
-            for table in DERIVED
-        ]
 
 
 def test_passes_go_on_while_the_record_of_a_long_log_is_read(
