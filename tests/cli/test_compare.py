@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from palus.arena.referee.match import play_pairs
+from palus.arena.referee.result import MatchResult
 from palus.cli import app
 
 
@@ -40,6 +45,22 @@ def test_too_few_pairs_leave_it_undecided() -> None:
     assert code == 0
     assert "Undecided whether random is better than random" in output
     assert "in 3 mirrored pairs" in output
+
+
+def test_ctrl_c_tells_what_was_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    def play(*args: Any, **options: Any) -> list[MatchResult]:
+        if batches:
+            os.kill(os.getpid(), signal.SIGINT)
+        batches.append(args[2])
+        return play_pairs(*args, **options)
+
+    batches: list[int] = []
+    monkeypatch.setattr("palus.arena.referee.match.play_pairs", play)
+    done = CliRunner().invoke(app, ["compare", "random", "random", "--json"])
+    report = json.loads(done.stdout)
+    assert (done.exit_code, len(batches)) == (130, 2)
+    assert (report["pairs"], report["interrupted"], report["outcome"]) == (8, True, "undecided")
+    assert "Interrupted: 8 of 2000 pairs were over and count" in done.stderr
 
 
 def test_hypotheses_in_the_wrong_order_are_refused() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.markup import escape
 
 from palus.cli.options import ModeOption
-from palus.cli.output import percent, percent_range, print_json, progress_bar, stdout
+from palus.cli.output import end_early, percent, percent_range, print_json, progress_bar, stdout
 
 if TYPE_CHECKING:
     from palus.arena.models.players import Player
@@ -53,17 +54,25 @@ def compare(
     mode: ModeOption = "stochastic",
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Say whether team B is better than team A, from as few matches as the error rates allow."""
+    """Say whether team B is better than team A, from as few matches as the error rates allow.
+
+    Ctrl-C once tells what was played so far, and leaves with 130; twice ends at once.
+    """
     from palus.arena.referee.result import summarize
     from palus.cli.players import load
     from palus.ratings.sequential import Hypotheses
+    from palus.run.session import interruptible
 
     try:
         hypotheses = Hypotheses(elo0, elo1, alpha, beta)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     old, new = load(a, b)
-    results, test = _play(old, new, hypotheses, max_pairs, seed, mode)
+    with interruptible() as stopped:
+        results, test = _play(old, new, hypotheses, max_pairs, seed, mode, stopped)
+        interrupted = stopped() and test.decision is None
+    if interrupted and not results:
+        end_early(0, max_pairs, "pairs")
     summary, outcome, void_pairs = summarize(results), test.decision or "undecided", len(results) // 2 - test.pairs
     if as_json:
         report = {
@@ -83,21 +92,31 @@ def compare(
             "void_pairs": void_pairs,
             "seed": seed,
             "mode": mode,
+            "interrupted": interrupted,
         }
         print_json(report)
     else:
         _tell(outcome, summary, test, escape(old.name), escape(new.name))
         if void_pairs:
             stdout.print(f"{void_pairs} pairs do not count: a game in them was void.")
+    if interrupted:
+        end_early(len(results) // 2, max_pairs, "pairs")
 
 
 def _play(
-    old: Player, new: Player, hypotheses: Hypotheses, max_pairs: int, seed: int, mode: Literal["stochastic", "greedy"]
+    old: Player,
+    new: Player,
+    hypotheses: Hypotheses,
+    max_pairs: int,
+    seed: int,
+    mode: Literal["stochastic", "greedy"],
+    stopped: Callable[[], bool],
 ) -> tuple[list[MatchResult], SequentialTest]:
     """Batches of pairs until the test decides or the pairs run out: all that was played, and where the test stands.
 
     Batches grow with what was played, so a long test looks rarely and a short one is not overshot by much. Looking less
-    often than after every pair only makes the error rates smaller.
+    often than after every pair only makes the error rates smaller. The batch that Ctrl-C stops does not count: what is
+    over soon would lead it.
     """
     from palus.arena.referee.match import play_pairs
     from palus.arena.referee.result import points_of_a
@@ -114,7 +133,9 @@ def _play(
             update(completed=min(max(test.llr, low), high) - low, state=state)
             batch = min(max(FIRST_BATCH, played // 4), LARGEST_BATCH, max_pairs - played)
             # The new player comes first: the results are seen from its side.
-            results = play_pairs(new, old, batch, int(seeds[played]), mode=mode)
+            results = play_pairs(new, old, batch, int(seeds[played]), mode=mode, stopped=stopped)
+            if stopped():
+                break
             points = points_of_a(results)
             pairs = zip(points[::2], points[1::2], strict=True)
             test = test.after([(one + two) / 2 for one, two in pairs if one is not None and two is not None])
