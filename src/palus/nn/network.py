@@ -7,7 +7,7 @@ its `forward`, so that a file computes what is trained here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Literal, TypeVar
 
@@ -22,6 +22,7 @@ from palus.nn.action_head import ActionHead
 from palus.nn.captured import Captured, doubled
 from palus.nn.cores import Core
 from palus.nn.encoders import Apart, Joint
+from palus.nn.first_weights import in_order, initialize, seed_of
 from palus.nn.graph import FORBIDDEN, Graph, PolicyOutputs, close_policy, open_policy
 from palus.nn.int8 import Int8Acting, Remember, int8_acting
 from palus.nn.int16 import Int16Weights
@@ -89,11 +90,13 @@ class Network(nn.Module):
                 with undrawn():
                     self._build(critic, trust)
             else:
-                torch.manual_seed(_seed(generator, settings))
+                torch.manual_seed(seed_of(generator, settings))
                 self._build(critic, trust)
-                self._initialize(generator)
+                initialize(in_order(self, self.sides, settings), settings, generator)
         self.to(place.device)
-        self.weights = FlatParameters(self, dtype, self._in_order(), 1 if place.compiled else ALIGNED)
+        self.weights = FlatParameters(
+            self, dtype, in_order(self, self.sides, settings), 1 if place.compiled else ALIGNED
+        )
         joined = self._parts[self.sides[0]][0].joined
         self.takes_rays = self._reads_rays(dtype)
         self.inputs = Preprocessor(spec.observations, settings, joined, dtype, place, self.takes_rays)
@@ -124,26 +127,6 @@ class Network(nn.Module):
         if callable(critic):
             self.critic = critic(spec, settings, trust)
         self.state_size: int = core.state_size * len(self.sides)
-
-    @torch.no_grad()
-    def _initialize(self, generator: torch.Generator) -> None:
-        """First weights of linear and convolutional layers, ML-Agents' of its memory too; all else keeps torch's."""
-        kind, gain = self.settings.initialization, self.settings.initialization_gain
-        if kind == "mlagents":
-            for module in self._in_order():
-                if isinstance(module, Linear):
-                    module.init(module.weight, generator)
-                    module.weight.mul_(gain)
-                    module.bias.zero_()
-                elif isinstance(module, Core):
-                    module.initialize(generator)
-        elif kind != "torch":
-            draw = nn.init.orthogonal_ if kind == "orthogonal" else nn.init.xavier_uniform_
-            for module in self._in_order():
-                if isinstance(module, nn.Linear | nn.Conv2d):
-                    draw(module.weight, gain=gain)
-                    if module.bias is not None:
-                        nn.init.zeros_(module.bias)
 
     def _reads_rays(self, dtype: torch.dtype) -> bool:
         """Whether all that it sees are rays, which its first layers read in compact form. takes_rays: this."""
@@ -197,18 +180,6 @@ class Network(nn.Module):
         if self.int8 is not None and other.int8 is not None:
             self.int8.begin_with(other.int8.ranges)
         self.version = other.version
-
-    def _in_order(self) -> Iterator[nn.Module]:
-        """All modules as their first weights are drawn and all weights lie in the vector: as they were made, but
-        ML-Agents' actor with its head before the critic with its head."""
-        if self.settings.initialization != "mlagents":
-            yield from self.modules()
-            return
-        sides = [[side + part for part in ("encoder", "core", "decoder")] for side in self.sides]
-        names = [*sides[0], "action_parameterization", *sides[-1], "critic_linear", "critic"]
-        for name in dict.fromkeys(names):
-            if name in self._modules:
-                yield from getattr(self, name).modules()
 
     def images(self) -> dict[str, Tensor]:
         """For `FlatParameters.tie`: what `palus.nn.symmetry` says of the layers of policy and values. Raises
@@ -487,13 +458,6 @@ def acting_arrays(arrays: Mapping[str, T]) -> dict[str, T]:
     if any(name.startswith("actor_") for name in arrays):
         return {k.removeprefix("actor_"): v for k, v in arrays.items() if not k.startswith(("critic_", RETURN_PREFIX))}
     return {name: array for name, array in arrays.items() if not name.startswith("critic.")}
-
-
-def _seed(generator: torch.Generator, settings: NetworkSettings) -> int:
-    """For torch's own initialisers. ML-Agents' draws come from the generator itself, which this leaves untouched."""
-    if settings.initialization == "mlagents":
-        return generator.initial_seed()
-    return int(torch.randint(2**62, (), generator=generator))
 
 
 def _widened(x: Tensor, rows: int) -> Tensor:
