@@ -56,6 +56,9 @@ def test_acts_by_hand() -> None:
     unsquashed = drawn(torch.tensor([[0.5, math.log(0.5)]]), torch.ones(1, 1), ActionSpec((Continuous(1),)), False)
     assert unsquashed.numbers is not None and unsquashed.numbers.item() == 1.0
     assert unsquashed.log_density.item() == pytest.approx(-0.7257914, abs=1e-6)
+    apart = ActionSpec((Continuous(1), Continuous(1)))  # each with noise of its own: 0 + 1 x 3, 5 - 1 x 2
+    both = drawn(torch.tensor([[0.0, 0.0, 5.0, 0.0]]), torch.tensor([[3.0, -2.0]]), apart, False)
+    assert both.numbers is not None and both.numbers.tolist() == [[3.0, 3.0]]
     far = drawn(torch.tensor([[60.0, 2.0]]), torch.zeros(1, 1), ActionSpec((Continuous(1),)), True)
     assert far.log_density.item() == pytest.approx(-2.9189385 + 2 * (60 - math.log(2)), rel=1e-6)  # no infinity
 

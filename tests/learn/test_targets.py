@@ -111,6 +111,15 @@ def test_a_group_that_is_cut_off_is_worth_what_those_see_who_wait_too():
     close(returns[2, 0], 8 + 0.5 * 7)
 
 
+def test_who_waits_since_before_the_rollout_has_no_share_of_what_its_group_is_paid():
+    # r = 2 (own + the group's over those who decide or wait since a decision here): 2 x 10, 2 (1 + 2), 2 (4 + 3)
+    data = taking_turns(terminated=[(2, 0), (2, 1)], truncated=[])
+    paused = data.paused.copy()
+    paused[0, 1] = True
+    data = replace(data, paused=paused, group_rewards=np.float32([[10, 0], [0, 4], [6, 0]]))
+    close(readable_poca().rewards(data, data.active)[:, 0, 0], [20, 6, 14])
+
+
 def all_out():
     """Both of a group leave at the first decision; others of the match, not in this rollout, play on."""
     return rollout(

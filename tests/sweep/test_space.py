@@ -12,7 +12,7 @@ pytest.importorskip("optuna", reason="sweeps take palus[sweep]")
 from palus.config.source import Source
 from palus.errors import ConfigError
 from palus.sweep.plan import Plan, make_plan
-from palus.sweep.space import read_space
+from palus.sweep.space import Dimension, read_space
 from palus.trust import NOBODY
 
 RUN = {
@@ -126,5 +126,6 @@ def test_the_file_s_own_values_are_the_first_trial_where_the_space_holds_them(tm
     space = f"{KEY}.learning_rate: {{log: [1e-6, 1e-2]}}\n{KEY}.batch_size: {{choice: [32, 64]}}\n"
     assert plan(tmp_path, space).present() == {f"{KEY}.learning_rate": 3e-4, f"{KEY}.batch_size": 64}
     assert plan(tmp_path, space.replace("64]", "128]")).present() is None
+    assert not Dimension("a", "int", (0, 1)).holds(True)
     for ends in ("[3e-4, 1e-2]", "[1e-6, 3e-4]"):  # both ends included
         assert plan(tmp_path, f"{KEY}.learning_rate: {{log: {ends}}}\n").present() == {f"{KEY}.learning_rate": 3e-4}
