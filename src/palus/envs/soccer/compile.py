@@ -53,11 +53,12 @@ def kernel(function: Callable[..., Any], **options: Any) -> Any:
     """`numba.njit(nogil=True, cache=True)` whose cache folder is named after the sources of all kernels.
 
     Numba itself watches only the file of the entry point: after an edit of the physics it would go on with the old
-    one. Where this folder is not writable, Numba falls back to the user's cache folder. options: more of `njit`'s.
+    one. It is in NUMBA_CACHE_DIR where that is set; where it is not writable, Numba falls back to the user's cache
+    folder. options: more of `njit`'s.
     """
     with _naming_the_cache:
         before = config.CACHE_DIR
-        config.CACHE_DIR = str(HERE / "__pycache__" / f"kernels-{SOURCES}")
+        config.CACHE_DIR = str(Path(before or HERE / "__pycache__") / f"kernels-{SOURCES}")
         try:
             return numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function)
         finally:
