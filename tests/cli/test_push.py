@@ -63,6 +63,9 @@ def test_from_a_run_to_a_match_against_the_published_model(tmp_path: Path, resul
     run("pull", "ada/striker", tmp_path / "rival", "--hub", pool)
     report = json.loads(run("match", results, tmp_path / "rival", "--pairs", 1, "--json"))
     assert report["wins"] + report["draws"] + report["losses"] == 2
+    (published / "SoccerTwos" / "policy.npz").write_bytes(b"of a whole run")
+    said = run("pull", "ada/striker", tmp_path / "whole", "--hub", pool)
+    assert "palus match YOUR_MODEL" in said and "palus enjoy" not in said  # by itself a team only meets itself
 
 
 def test_a_team_of_two_behaviors_is_checked_recorded_and_met_as_one(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from palus.cli.output import stdout, typed
+from palus.errors import HubError
 
 EPILOG = """
 Examples:
@@ -43,7 +44,20 @@ def pull(
         hub_client()
     fetch(repo_id, target, folder, revision=revision, force=force)
     stdout.print(f"{escape(repo_id)} is in {escape(str(folder))}.")
-    if any(folder.glob("*/policy.npz")) or any(folder.glob("checkpoint_p*/*.pth")):
+    is_agent = any(folder.glob("*/policy.npz")) or any(folder.glob("checkpoint_p*/*.pth"))
+    if is_agent and not _is_team(folder):
         stdout.print(f"Let it play: palus enjoy {typed(folder)}")
     elif any(folder.glob("*.onnx")):
         stdout.print(f"Play against it: palus match YOUR_MODEL {typed(folder)}")
+
+
+def _is_team(folder: Path) -> bool:
+    """Whether it is a team of an arena's game, of which its own score tells nothing: it would only meet itself."""
+    from palus.envs import arena_games
+    from palus.hub.layout import read_run
+
+    try:
+        run = read_run(folder)
+    except HubError:
+        return False
+    return run.game in arena_games() and not run.is_agent
