@@ -86,6 +86,7 @@ def test_examples_can_be_copied_from_a_narrow_terminal():
         help_ = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
         module = sys.modules.get(f"palus.cli.{path[0].replace('-', '_')}" if path else "palus.cli")
         shown = {line.strip() for line in help_.splitlines()}
+        assert any(line.startswith(" ".join(["palus", *path[:1]])) for line in shown), path
         for line in getattr(module, "EPILOG", "").splitlines():
             if line.startswith("  "):
                 assert line.strip() in shown and len(line.strip()) <= 76, path

@@ -22,6 +22,13 @@ What it does: trains SoccerTwos from random weights with the preset soccertwos-d
 SoccerTwos.onnx, starts an arena on this machine, pushes the team to its hub, lets it fight the house bots, its own
 earlier selves and every model in --models until the leaderboard knows its place, and writes one HTML page with its best
 goals. Then the arena goes on until Ctrl-C: watch matches, play against your team, push more.
+
+Examples:
+
+  palus demo
+
+  # without opening a browser, and over when the board is there
+  palus demo --minutes 3 --no-browser --leave
 """
 
 PLAYER = "demo"
