@@ -69,6 +69,14 @@ def test_names_lose_their_control_characters_and_styles_work() -> None:
     assert "\x1b[?25l" in file.getvalue() and "\x1b]0" not in file.getvalue()  # the cursor is hidden meanwhile
 
 
+def test_a_table_has_columns_whatever_the_environment_says_of_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    table = Table("team")
+    table.add_row("ball-chaser")
+    Terminal(file=(written := io.StringIO())).print(table)
+    assert "ball-chaser" in written.getvalue()
+
+
 def test_every_console_is_such_a_one() -> None:
     assert isinstance(stdout, Terminal) and isinstance(stderr, Terminal)
     assert not [path for path in Path(palus.__file__).parent.rglob("*.py") if "Console(" in path.read_text()]

@@ -18,6 +18,8 @@ from rich.segment import Segment
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """All of C0 and C1 but for tabs and ends of lines."""
+USUAL_WIDTH = 80
+"""Where nobody says how wide a terminal is."""
 
 
 def printable(text: str) -> str:
@@ -37,6 +39,11 @@ def bear_any_text() -> None:
 
 class Terminal(Console):
     """A console of rich's on which only rich itself controls anything, and whose end is nobody's."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        if self.width < 1:  # COLUMNS=0: tables would have no columns at all
+            self.width = USUAL_WIDTH
 
     def __exit__(self, *error: Any) -> None:
         """Write what was printed; where the terminal has closed, the signal that says so may come later."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,7 +55,7 @@ def test_from_a_run_to_a_match_against_the_published_model(tmp_path: Path, resul
     pool = tmp_path / "pool"
     said = run("push", results, "ada/striker", "--hub", f"folder:{pool}")
     assert "an arena accepts it for SoccerTwos" in said
-    assert "palus pull ada/striker --hub folder:pool" in said
+    assert f"palus pull ada/striker --hub folder:{pool}" in said
     published = pool / "ada" / "striker"
     assert "ada/striker" in read_replay(published / "replay.match")[1].recordings[0].names
     assert "<html" in (published / "replay.html").read_text()
@@ -68,8 +69,10 @@ def test_from_a_run_to_a_match_against_the_published_model(tmp_path: Path, resul
     assert "palus match YOUR_MODEL" in said and "palus enjoy" not in said  # by itself a team only meets itself
 
 
-def test_a_team_of_two_behaviors_is_checked_recorded_and_met_as_one(tmp_path: Path) -> None:
-    team, pool = tmp_path / "team", tmp_path / "pool"
+def test_a_team_of_two_behaviors_is_checked_recorded_and_met_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team, pool = tmp_path / "team", tmp_path / "the pool"
     specs = [
         BehaviorSpec.of_vectors("Striker", (231, 63), (3, 3, 3)),
         BehaviorSpec.of_vectors("Goalie", (738,), (3, 3, 3)),
@@ -86,6 +89,11 @@ def test_a_team_of_two_behaviors_is_checked_recorded_and_met_as_one(tmp_path: Pa
     (command,) = re.findall(r"palus (match YOUR_MODEL rival .*)--pairs", card)
     words = command.replace("YOUR_MODEL", "goalie-striker").replace("rival", str(team)).split()
     assert json.loads(run(*words, "--pairs", 1, "--json"))["pairs"] == 1
+    assert str(tmp_path) not in card
+    monkeypatch.chdir(team)  # what is told works anywhere
+    (fetch,) = re.findall(r"Anyone can fetch it: palus (.*)", said)
+    run(*shlex.split(fetch))
+    assert (team / "team" / "Striker.onnx").exists()
 
 
 def test_the_card_shows_the_rating_of_a_leaderboard(tmp_path: Path, results: Path) -> None:

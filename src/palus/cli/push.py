@@ -194,4 +194,4 @@ def _report(published: Published, repo_id: str, target: Target) -> None:
     size = f"{published.files} files, {published.bytes / 1e6:.1f} MB, revision {published.revision[:10]}"
     outcome = "Published" if published.changed else "Nothing changed since the last push:"
     stdout.print(f"{outcome} {escape(published.place)} ({size}).")
-    stdout.print(f"Anyone can fetch it: palus pull {repo_id}{escape(target.option)}")
+    stdout.print(f"Anyone can fetch it: palus pull {repo_id}{escape(target.option_here)}")

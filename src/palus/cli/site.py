@@ -33,7 +33,9 @@ def export(
     folder: Annotated[Path, typer.Argument(help="Where to write; an earlier export is replaced.")],
     data: DataOption = DEFAULT_DATA,
     database: DatabaseOption = None,
-    matches: Annotated[int, typer.Option(min=0, help="Matches with replays to take along, the newest.")] = 5000,
+    matches: Annotated[
+        int, typer.Option(min=0, help="Matches to take along at most, the newest of those that pages link to.")
+    ] = 5000,
 ) -> None:
     """Write leaderboard, model and match pages, replays and downloads for any static server.
 

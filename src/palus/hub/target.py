@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -31,6 +32,11 @@ class HubTarget:
         """What to type to name this target again; empty for huggingface.co, which is the default."""
         return "" if self.url == HUGGING_FACE else f" --hub {self.url}"
 
+    @property
+    def option_here(self) -> str:
+        """The same, for a terminal of this machine."""
+        return self.option
+
 
 @dataclass(frozen=True)
 class FolderTarget:
@@ -42,6 +48,11 @@ class FolderTarget:
     def option(self) -> str:
         """What to type to name this target again. The folder's own name only: a path would tell about its owner."""
         return f" --hub folder:{self.path.name}"
+
+    @property
+    def option_here(self) -> str:
+        """The same with the whole path, for a terminal of this machine."""
+        return f" --hub {shlex.quote(f'folder:{self.path.absolute()}')}"
 
 
 Target: TypeAlias = HubTarget | FolderTarget
