@@ -277,3 +277,13 @@ def test_a_command_that_used_duckdb_ends_without_a_list_of_what_it_leaked() -> N
     other = code.format("freeze()", "print(gc.get_freeze_count() > 0)")
     told = [subprocess.run([sys.executable, "-c", words], capture_output=True, text=True) for words in (used, other)]
     assert [(done.returncode, done.stderr, done.stdout) for done in told] == [(0, "", ""), (0, "", "True\n")]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, Linux's disk that is always full")
+def test_output_that_a_full_disk_does_not_take_is_told_in_a_sentence() -> None:
+    command = [sys.executable, "-m", "palus", "match", "random", "random", "--pairs", "1", "--json"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        2, "error: the output: No space left on device; free space there"
+    )  # fmt: skip

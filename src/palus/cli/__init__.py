@@ -3,6 +3,8 @@ is imported when its command is asked for: the schema of run files alone costs m
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -152,8 +154,8 @@ class _Group(TyperGroup):
         self.commands = _Commands()  # type: ignore[assignment]  # typer only looks them up
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; exit 2 on a `PalusError`, without an extra that it takes and where the memory is too small,
-        130 on Ctrl-C."""
+        """Run the command; exit 2 on a `PalusError`, without an extra that it takes and where memory or the disk is too
+        small, 130 on Ctrl-C."""
         try:
             return super().invoke(ctx)
         except (PalusError, MemoryError) as error:
@@ -164,6 +166,13 @@ class _Group(TyperGroup):
             if missing is None:
                 raise
             _fail(missing)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            told = "the output" if error.filename is None else error.filename
+            stderr.print(f"[bold red]error:[/] {escape(f'{told}: {error.strerror}; free space there')}")
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what waits to be printed would fail again at the end
+            sys.exit(EXIT_USER_ERROR)
         except KeyboardInterrupt:
             stderr.print("Interrupted.")
             sys.exit(EXIT_INTERRUPTED)
