@@ -309,16 +309,20 @@ def test_what_follows_a_decision_is_the_last_observation_where_it_was_cut_off() 
     assert found.ended.tolist() == [False, False, True, True, True]
 
 
+def sac(*settings: str, seed: int = 0) -> SAC:
+    """A learner with a second signal. settings: changes of its behavior."""
+    own = "trainer_type=sac", "hyperparameters=null", "network_settings=null", RND, *settings
+    behavior = load_run("debug", [f"behaviors.SoccerTwos.{s}" for s in own]).behaviors["SoccerTwos"]
+    return SAC(behavior, SPEC, torch.float32, seed)
+
+
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_sac_s_targets_are_each_signal_s_own_and_its_losses_means_over_them(goes_on: bool) -> None:
     """V = 2 and 8 and Q = 1 and 4 everywhere, whatever is seen, of the game's own reward and of another."""
-    settings = (
-        "trainer_type=sac", "hyperparameters=null", "hyperparameters.batch_size=11", RND,
-        "hyperparameters.buffer_init_steps=99", "network_settings=null", "network_settings.hidden_units=8",
+    learner = sac(
+        "hyperparameters.batch_size=11", "hyperparameters.buffer_init_steps=99", "network_settings.hidden_units=8",
         "reward_signals.extrinsic={gamma: 0.5, strength: 2.0}",
     )  # fmt: skip
-    words = [f"behaviors.SoccerTwos.{s}" for s in settings]
-    learner = SAC(load_run("debug", words).behaviors["SoccerTwos"], SPEC, torch.float32, 0)
     learner.signals["rnd"] = signal = Paying(goes_on)
     learner.buffer = ReplayBuffer(SPEC, 64, renews=True)
     weights = learner.network.weights
@@ -352,24 +356,15 @@ def test_sac_s_targets_are_each_signal_s_own_and_its_losses_means_over_them(goes
 
 
 def test_the_pace_of_sac_s_signals_goes_on_where_it_was_saved() -> None:
-    settings = (
-        "trainer_type=sac", "hyperparameters=null", "hyperparameters.batch_size=6", "network_settings=null",
-        "network_settings.hidden_units=8", RND,
-    )  # fmt: skip
-    behavior = load_run("debug", [f"behaviors.SoccerTwos.{s}" for s in settings]).behaviors["SoccerTwos"]
-    one, two = (SAC(behavior, SPEC, torch.float32, seed) for seed in (0, 1))
+    one, two = (sac("hyperparameters.batch_size=6", "network_settings.hidden_units=8", seed=seed) for seed in (0, 1))
     one.learned_until, one.taught_until = 40.0, 50.0
     two.load_state_dict(one.state_dict())
     assert (two.learned_until, two.taught_until) == (40.0, 50.0)
 
 
 def test_sac_s_signals_learn_from_what_counts_of_its_sequences_alone() -> None:
-    settings = (
-        "trainer_type=sac", "hyperparameters=null", "hyperparameters.batch_size=6", "network_settings=null",
-        "network_settings.memory={memory_size: 8, sequence_length: 3}", RND,
-    )  # fmt: skip
-    behavior = load_run("debug", [f"behaviors.SoccerTwos.{s}" for s in settings]).behaviors["SoccerTwos"]
-    learner, signal = SAC(behavior, SPEC, torch.float32, 0), Paying(False)
+    memory = "network_settings.memory={memory_size: 8, sequence_length: 3}"
+    learner, signal = sac("hyperparameters.batch_size=6", memory), Paying(False)
     learner.signals["rnd"], learner.buffer.size = signal, 12
     learner.buffer.counts[:12:3] = False  # of each sequence, the first decision only warms up
     learner._teach_signals(2)

@@ -33,13 +33,19 @@ def tell(depot: Depot, run: str, number: int, step: int, rows: list[list[Any]], 
     depot.create(part(run, number), encoded([*lines, {"kind": "files", "time": 1e9, "files": None}]))
 
 
-def test_the_page_of_a_league_follows_its_book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def begun(tmp_path: Path) -> tuple[Depot, LeagueFolder, Runs]:
+    """The book of two runs that have told one part each, and their page."""
     depot = Depot(str(tmp_path / "cup"))
     tell(depot, "ada", 1, 1000, [["ada", "=random", 8.0, 10]])
     tell(depot, "bob", 1, 500, [["bob", "ada/0", 9.0, 10]])
     folder = LeagueFolder(depot.place, tmp_path / "page" / "cup")
     runs = Runs([tmp_path / "page" / "cup"])
     folder.refresh()
+    return depot, folder, runs
+
+
+def test_the_page_of_a_league_follows_its_book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    depot, folder, runs = begun(tmp_path)
     (page,) = runs.look().runs
     assert [(c.learner, c.behavior, c.step, c.max_steps) for c in page.learners] == [
         ("ada", "SoccerTwos", 1000, 3000), ("bob", "SoccerTwos", 500, 3000)]  # fmt: skip
@@ -68,12 +74,7 @@ def test_the_page_of_a_league_follows_its_book(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_page_of_a_league_shows_a_run_that_was_begun_anew_as_it_is_now(tmp_path: Path) -> None:
-    depot = Depot(str(tmp_path / "cup"))
-    tell(depot, "ada", 1, 1000, [["ada", "=random", 8.0, 10]])
-    tell(depot, "bob", 1, 500, [["bob", "ada/0", 9.0, 10]])
-    folder = LeagueFolder(depot.place, tmp_path / "page" / "cup")
-    runs = Runs([tmp_path / "page" / "cup"])
-    folder.refresh()
+    depot, folder, runs = begun(tmp_path)
     runs.look()
     depot.remove(part("ada", 1))
     depot.put(f"{home('ada')}/files", b"other weights")

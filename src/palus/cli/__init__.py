@@ -169,10 +169,9 @@ class _Group(TyperGroup):
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            told = "the output" if error.filename is None else error.filename
-            stderr.print(f"[bold red]error:[/] {escape(f'{told}: {error.strerror}; free space there')}")
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what waits to be printed would fail again at the end
-            sys.exit(EXIT_USER_ERROR)
+            told = "the output" if error.filename is None else error.filename
+            _fail(f"{told}: {error.strerror}; free space there")
         except KeyboardInterrupt:
             stderr.print("Interrupted.")
             sys.exit(EXIT_INTERRUPTED)

@@ -45,10 +45,8 @@ LINE_S = 30.0
 BROUGHT_BY = {
     **dict.fromkeys(("torch", "tensorboardX", "tensorboard", "scipy"), "train"),
     "huggingface_hub": "hub",
-    **dict.fromkeys(
-        ("fastapi", "starlette", "uvicorn", "websockets", "sqlalchemy", "alembic", "duckdb", "openskill"), "arena"
-    ),
-    **dict.fromkeys(("nh3", "markdown_it"), "arena"),
+    **dict.fromkeys(("fastapi", "starlette", "uvicorn", "websockets", "sqlalchemy", "alembic", "duckdb"), "arena"),
+    **dict.fromkeys(("openskill", "nh3", "markdown_it"), "arena"),
     **dict.fromkeys(("vizdoom", "gymnasium", "pettingzoo"), "doom"),
     **dict.fromkeys(("grpc", "PIL"), "unity"),
     "av": "video",

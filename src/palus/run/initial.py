@@ -142,9 +142,8 @@ def unfit_learners(run: RunFile, trust: Trust, fresh: bool) -> Iterator[str]:
     folder = RunFolder(Path(settings.results_dir) / settings.run_id, names)
     computing = Computing(CPU, 1, MatmulPath("highest", 0.0, 0.0), (), int8=False)  # nothing is computed
     maker = LearnerMaker(run.palus.trainers, 0, computing, trust, ALONE, beside=False)
-    for trainee in maker.trainees(run, spec, folder, names, populations_of(run, spec, names, 0)):
-        if not fresh:
-            continue
+    trainees = maker.trainees(run, spec, folder, names, populations_of(run, spec, names, 0))
+    for trainee in trainees if fresh else ():
         try:
             initialize([trainee], None, warn=lambda told: None)
         except CheckpointError as error:
