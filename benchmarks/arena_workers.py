@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -168,11 +167,15 @@ async def measure(
         cpu, logged, began = {name: _cpu_s(p) for name, p in servers.items()}, _logged(store), time.perf_counter()
         await asyncio.sleep(args.seconds)
         wall_s = time.perf_counter() - began
-        paths, seconds = zip(*workers.clock.requests, strict=True)
+        took: dict[str, list[float]] = {}
+        for path, request_s in workers.clock.requests:
+            took.setdefault(path, []).append(request_s)
+        seconds = [request_s for ones in took.values() for request_s in ones]
         figures = {
             "pairs_per_s": (_logged(store) - logged) / 2 / wall_s,
             "cores": {name: (_cpu_s(p) - cpu[name]) / wall_s for name, p in servers.items()},
-            "requests_per_s": {path: count / wall_s for path, count in sorted(Counter(paths).items())},
+            "requests_per_s": {path: len(took[path]) / wall_s for path in sorted(took)},
+            "p99_ms_of": {path: 1e3 * float(np.quantile(took[path], 0.99)) for path in sorted(took)},
             "p50_ms": 1e3 * float(np.quantile(seconds, 0.5)),
             "p99_ms": 1e3 * float(np.quantile(seconds, 0.99)),
             "refused": workers.clock.refused,
@@ -200,6 +203,7 @@ def markdown(report: Json) -> str:
         ["pairs logged a second", f"{report['pairs_per_s']:.1f}"],
         *([f"cores, {name}", f"{cores:.2f}"] for name, cores in report["cores"].items()),
         *([f"requests a second, {name}", f"{rate:.1f}"] for name, rate in report["requests_per_s"].items()),
+        *([f"99 % of {name} below, ms", f"{ms:.0f}"] for name, ms in report["p99_ms_of"].items()),
         ["median of a request, ms", f"{report['p50_ms']:.0f}"],
         ["99 % below, ms", f"{report['p99_ms']:.0f}"],
         ["requests that were refused", str(report["refused"])],

@@ -10,9 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from palus.cli import app
-from palus.hub.accounts import authenticate, create_account, issue_token, revoke_tokens
+from palus.hub.accounts import Caller, authenticate, create_account, issue_token, revoke_tokens
 from palus.hub.refusals import AlreadyExistsError, InvalidInputError
 from palus.store import Store, open_store
+
+
+def whose(store: Store, token: str) -> Caller | None:
+    with store.read() as connection:
+        return authenticate(connection, token)
 
 
 def test_a_token_is_random_and_kept_only_as_a_hash(store: Store) -> None:
@@ -20,7 +25,7 @@ def test_a_token_is_random_and_kept_only_as_a_hash(store: Store) -> None:
         create_account(connection, "ada")
         tokens = {issue_token(connection, "ada", "laptop") for _ in range(2)}
     assert len(tokens) == 2 and all(len(token) == len("palus_") + 43 for token in tokens)
-    caller = authenticate(store, tokens.pop())
+    caller = whose(store, tokens.pop())
     assert caller is not None and (caller.name, caller.label) == ("ada", "laptop")
     assert caller.can_write_as("Ada") and not caller.can_write_as("grace") and not caller.is_admin
     store.close()
@@ -36,9 +41,9 @@ def test_a_revoked_token_is_worth_nothing_at_once(store: Store) -> None:
         assert revoke_tokens(connection, "ada", "lost") == 0
         with pytest.raises(InvalidInputError, match="ada has no token labelled lots; did you mean lost\\?"):
             revoke_tokens(connection, "ada", "lots")
-    assert authenticate(store, lost) is None
-    assert authenticate(store, kept) is not None
-    assert authenticate(store, "\ud800") is None
+    assert whose(store, lost) is None
+    assert whose(store, kept) is not None
+    assert whose(store, "\ud800") is None
 
 
 def test_names_differ_ignoring_case_and_scopes_are_known(store: Store) -> None:
@@ -61,9 +66,9 @@ def test_the_command_adds_lists_and_revokes(tmp_path: Path) -> None:
     token = run("add", "ada", *where).strip()
     run("add", "ada", "--scope", "runner", "--label", "lab-pc", *where)
     with closing(open_store(tmp_path / "arena")) as store:
-        assert authenticate(store, token) is not None
+        assert whose(store, token) is not None
         assert "1 token of ada revoked" in run("revoke", "ada", "--label", "default", *where)
-        assert authenticate(store, token) is None
+        assert whose(store, token) is None
     assert json.loads(run("list", "--json", *where)) == [
         {"account": "ada", "label": "default", "scopes": ["read", "write"], "revoked": True},
         {"account": "ada", "label": "lab-pc", "scopes": ["runner"], "revoked": False},
@@ -80,7 +85,7 @@ def test_a_class_gets_a_sheet_or_with_a_bad_name_nothing(tmp_path: Path) -> None
     sheet = run("tokens", names, "--address", "http://10.0.0.1:7860", *where)
     tokens = [line.split("=")[1] for line in sheet.splitlines() if "HF_TOKEN=" in line]
     with closing(open_store(tmp_path / "arena")) as store:
-        callers = [authenticate(store, token) for token in tokens]
+        callers = [whose(store, token) for token in tokens]
     assert [caller.name for caller in callers if caller] == ["ada", "grace"]
     assert sheet.count("HF_ENDPOINT=http://10.0.0.1:7860") == 2
 

@@ -331,6 +331,21 @@ def test_an_idle_worker_s_question_writes_nothing(served: Served) -> None:
     assert source.take() == [] and written == ["BEGIN IMMEDIATE", "UPDATE"], "now and then it says that it is there"
 
 
+def test_an_idle_worker_s_question_takes_two_turns_of_a_connection_and_one_more_to_say_that_it_is_there(
+    served: Served,
+) -> None:
+    source = served.source()
+    with served.store.write() as connection:
+        connection.execute(delete(jobs))
+    turns: list[str] = []
+    event.listen(served.store.engine, "checkout", lambda *_: turns.append(threading.current_thread().name))
+    assert source.take() == [] and len(turns) == 2, "whose token, and whether something waits"
+    with served.store.write() as connection:
+        connection.execute(update(workers).values(last_seen_ms=now_ms() - GREETING_MS))
+    turns.clear()
+    assert source.take() == [] and len(turns) == 3
+
+
 def test_a_worker_keeps_its_connection_and_opens_another_when_the_arena_has_closed_it(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,6 @@ from sqlalchemy import Connection, insert, select, update
 
 from palus.hub.ids import check_owner
 from palus.hub.refusals import AlreadyExistsError, InvalidInputError
-from palus.store import Store
 from palus.store.engine import now_ms
 from palus.store.tables import accounts, tokens
 
@@ -126,12 +125,11 @@ def list_tokens(connection: Connection) -> list[Token]:
     return [Token(name, label, frozenset(s.split(",")), made, gone) for name, label, s, made, gone in rows]
 
 
-def authenticate(store: Store, token: str) -> Caller | None:
+def authenticate(connection: Connection, token: str) -> Caller | None:
     """Whose token this is; None when nobody's or revoked."""
     columns = (accounts.c.id, accounts.c.name, tokens.c.id, tokens.c.label, tokens.c.scopes)
     query = select(*columns).join(accounts, accounts.c.id == tokens.c.account_id)
-    with store.read() as connection:
-        row = connection.execute(query.where(tokens.c.sha256 == _hash(token), tokens.c.revoked_ms.is_(None))).first()
+    row = connection.execute(query.where(tokens.c.sha256 == _hash(token), tokens.c.revoked_ms.is_(None))).first()
     return Caller(row[0], row[1], row[2], row[3], frozenset(row[4].split(","))) if row else None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
@@ -23,7 +23,7 @@ from palus.arena.ladder import queue
 from palus.arena.ladder.audit import suspension
 from palus.arena.ladder.inbox import accept, distrust
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.ladder.workers import StoreSource, games_of, greet, untended
+from palus.arena.ladder.workers import StoreSource, games_of, greet
 from palus.arena.models.forms import Text
 from palus.errors import ArenaError, FalseReportError, LeaseError
 from palus.hub.accounts import authenticate
@@ -118,7 +118,11 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
 
     def runner(request: Request) -> None:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        caller = authenticate(store, token.strip()) if scheme.lower() == "bearer" else None
+        caller = suspended = None
+        if scheme.lower() == "bearer":
+            with store.read() as connection:
+                caller = authenticate(connection, token.strip())
+                suspended = suspension(connection, f"{caller.name}/") if caller else None
         if caller is None and (wait_s := bad_tokens.take(client_of(request.scope))) > 0:
             sentence = f"Too many wrong tokens from this address; wait {wait_s:.0f} s and try again."
             raise fault(429, "too_many_requests", sentence, {"Retry-After": str(int(wait_s) + 1)})
@@ -127,8 +131,6 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
         if not caller.scopes & {"runner", "trusted", "admin"}:
             sentence = f"The token '{caller.label}' may not run matches; it needs the scope runner or trusted."
             raise fault(403, "not_a_runner", sentence)
-        with store.read() as connection:
-            suspended = suspension(connection, f"{caller.name}/")
         if suspended is not None:
             sentence = f"A worker of {caller.name} is suspended, so none of them is let in: {suspended}."
             raise fault(403, "suspended", sentence)
@@ -166,10 +168,8 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
             raise fault(403, "not_your_worker", sentence)
         mine = StoreSource(store, body.worker, settings, body.said, trusted=request.state.trusted)
         leases = mine.take(body.jobs)
-        if leases:
-            return {"jobs": [vars(lease) for lease in leases], "pause_s": 0.0, "untended": None}
-        with store.read() as connection:
-            return {"jobs": [], "pause_s": pauses.next_s(), "untended": untended(connection, now_ms())}
+        pause_s = 0.0 if leases else pauses.next_s()
+        return {"jobs": [vars(lease) for lease in leases], "pause_s": pause_s, "untended": mine.untended}
 
     @router.post("/renew")
     def renew(body: HeldLeases) -> dict[str, bool]:
@@ -222,8 +222,8 @@ def _lease(job_id: int, secret: str) -> Lease:
     return Lease(job_id, "pair", {}, secret, 0)
 
 
-def _told() -> Iterator[None]:
-    """Our errors as the answers that workers understand."""
+async def _told() -> AsyncIterator[None]:
+    """Our errors as the answers that workers understand. (Without async it would begin and end in threads.)"""
     try:
         yield
     except FalseReportError as error:

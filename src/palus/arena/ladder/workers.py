@@ -90,7 +90,8 @@ def untended(connection: Connection, now_ms: int) -> str | None:
 class StoreSource:
     """Jobs from a store that this process can open. worker: a name of its own for every process.
 
-    trusted: whoever can open the store is; those that are served through it are as their token says.
+    trusted: whoever can open the store is; those that are served through it are as their token says. untended: where
+    the last `take` found nothing, the sentence of that name.
     """
 
     store: Store
@@ -100,6 +101,7 @@ class StoreSource:
     trusted: bool = True
     play_s: float = 0.0
     pause_s: float = IDLE_S
+    untended: str | None = None
 
     @property
     def lease_s(self) -> float:
@@ -108,17 +110,20 @@ class StoreSource:
 
     def take(self, count: int = 1) -> list[Lease]:
         """At most so many jobs; none when nothing waits."""
-        now, games = now_ms(), games_of(self.about)
+        now, games, leases = now_ms(), games_of(self.about), list[Lease]()
         with self.store.read() as connection:
             idle = not queue.has_ready(connection, self.worker, games, trusted=self.trusted)
             seen_ms = connection.scalar(select(workers.c.last_seen_ms).where(workers.c.name == self.worker)) or 0
+            self.untended = untended(connection, now) if idle else None
         if idle and now - seen_ms < GREETING_MS:
-            return []
+            return leases
         with self.store.write() as connection:
             greet(connection, self.worker, self.about, trusted=self.trusted, now_ms=now, count=count)
-            return queue.take(
-                connection, self.worker, games, trusted=self.trusted, lease_s=self.lease_s, now_ms=now, count=count
-            )
+            if not idle:
+                leases = queue.take(
+                    connection, self.worker, games, trusted=self.trusted, lease_s=self.lease_s, now_ms=now, count=count
+                )
+            return leases
 
     def renew(self, leases: Sequence[Lease]) -> None:
         """Prolong the leases of one `take`. Raises LeaseError when all are void."""

@@ -41,7 +41,8 @@ class Hub:
         if not token:
             _meter(self._requests, f"address {address}")
             return None
-        caller = authenticate(self.store, token.strip()) if scheme.lower() == "bearer" else None
+        with self.store.read() as connection:
+            caller = authenticate(connection, token.strip()) if scheme.lower() == "bearer" else None
         if caller is None:
             _meter(self._bad_tokens, address)
             raise NotSignedInError(INVALID_TOKEN)
