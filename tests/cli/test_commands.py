@@ -280,8 +280,11 @@ def test_a_command_that_used_duckdb_ends_without_a_list_of_what_it_leaked() -> N
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, Linux's disk that is always full")
-def test_output_that_a_full_disk_does_not_take_is_told_in_a_sentence() -> None:
-    command = [sys.executable, "-m", "palus", "match", "random", "random", "--pairs", "1", "--json"]
+@pytest.mark.parametrize(
+    "words", [["match", "random", "random", "--pairs", "1", "--json"], ["--version"], ["--help"]], ids=" ".join
+)
+def test_output_that_a_full_disk_does_not_take_is_told_in_a_sentence(words: list[str]) -> None:
+    command = [sys.executable, "-m", "palus", *words]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (

@@ -154,8 +154,8 @@ class _Group(TyperGroup):
         self.commands = _Commands()  # type: ignore[assignment]  # typer only looks them up
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; exit 2 on a `PalusError`, without an extra that it takes and where memory or the disk is too
-        small, 130 on Ctrl-C."""
+        """Run the command; exit 2 on a `PalusError`, without an extra that it takes and where memory is too small, 130
+        on Ctrl-C."""
         try:
             return super().invoke(ctx)
         except (PalusError, MemoryError) as error:
@@ -166,15 +166,20 @@ class _Group(TyperGroup):
             if missing is None:
                 raise
             _fail(missing)
+        except KeyboardInterrupt:
+            stderr.print("Interrupted.")
+            sys.exit(EXIT_INTERRUPTED)
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Parse the command line and run it; exit 2 where a disk is full, also of the output of `--help`."""
+        try:
+            return super().main(*args, **options)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what waits to be printed would fail again at the end
             told = "the output" if error.filename is None else error.filename
             _fail(f"{told}: {error.strerror}; free space there")
-        except KeyboardInterrupt:
-            stderr.print("Interrupted.")
-            sys.exit(EXIT_INTERRUPTED)
 
 
 def _fail(told: str) -> NoReturn:
