@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,17 @@ def test_the_response_is_who_learns_and_the_curriculum_follows_it() -> None:
 def test_games_without_two_sides_are_refused(tmp_path: Path) -> None:
     with pytest.raises(EnvError, match="a best response is one of two"):
         probed(tmp_path, "random", game="RescueToy")
+
+
+def test_a_model_whose_folder_takes_no_file_is_probed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rocky = mixture(tmp_path / "rocky", OFTEN_ROCK)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != Path("rocky"))
+    words = ["probe", "rocky", "--config", str(run_file(tmp_path, RPS, env=RPS)), "--pairs", "4", "--steps", "512"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.startswith("rocky cannot be written: probe.json goes into the response's run alone.")
+    assert (tmp_path / "results" / "probe-rocky" / "probe.json").is_file() and not (rocky / "probe.json").exists()
 
 
 def test_from_the_command_to_the_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -124,6 +125,23 @@ def test_the_best_policy_is_the_one_that_is_played_and_published(folder: Path, t
     models = [(tmp_path / "pool" / "ada" / name / "countdown.onnx").read_bytes() for name in ("newest", "best")]
     assert models[0] != models[1]
     assert "best policy played" in (tmp_path / "pool" / "ada" / "best" / "README.md").read_text()
+
+
+def test_an_agent_whose_folder_takes_no_file_is_measured_and_not_published(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != folder)
+    told = " ".join(run("enjoy", folder, *MINE, "--no-render").split())
+    assert told.startswith(f"{folder} cannot be written: the score is told here") and "over 10 episodes" in told
+    assert not (folder / "evaluation.json").exists()
+    refused = run("enjoy", folder, *MINE, "--no-render", "--push-to-hub", "ada/counter", "--hub", "folder:pool", code=2)
+    assert "evaluation.json: cannot be written (Permission denied); choose another place for the run" in refused
+    assert "episodes" not in refused
+
+
+def test_a_score_that_cannot_be_kept_is_told_first(folder: Path) -> None:
+    (folder / "evaluation.json").mkdir()
+    assert "over 10 episodes" in run("enjoy", folder, *MINE, "--no-render", code=2)
 
 
 def test_the_video_changes_no_result(folder: Path) -> None:

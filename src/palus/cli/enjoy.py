@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from palus.cli.options import TrustOption, told_where
-from palus.cli.output import matches_progress, print_json, stdout
+from palus.cli.output import can_keep, check_place, matches_progress, print_json, stdout
 from palus.errors import EnvError, HubError
 from palus.terminal import Terminal
 from palus.trust import Trust
@@ -84,7 +84,7 @@ def enjoy(
     from palus.cli.players import local_folder
     from palus.cli.push import push, sign_in
     from palus.hub.publish import check_id
-    from palus.hub.score import VIDEO
+    from palus.hub.score import EVALUATION, VIDEO
     from palus.hub.target import parse_target
 
     trusted = Trust.of(trust or [])
@@ -102,18 +102,20 @@ def enjoy(
         target = parse_target(hub)
         check_id(target, push_to_hub)
         sign_in(target, push_to_hub)
+        check_place(folder / EVALUATION, "the run: what is published is written there first")
     # Games that draw no pictures of their own accord are filmed only into a file that was named.
     place = None if no_render else video or (folder / VIDEO if agent.draws else None)
+    keeps = agent.is_ours and can_keep(folder, "the score is told here, and not kept for its card")
     players = agent.players(seed, deterministic)
     play = partial(agent.evaluate, players, episodes=max_num_episodes, seed=seed)
     evaluation = _play(agent, play, max_num_episodes, games, max_num_frames, place, video_frames)
     score = _score(agent, evaluation, deterministic)
-    if agent.is_ours and score is not None:
-        _keep(folder, score)
     if as_json:
         _print_json(agent, evaluation, score, place)
     else:
         _print(agent, evaluation, score, place)
+    if keeps and score is not None:  # after it was told: a disk may have become full
+        _keep(folder, score)
     if push_to_hub is not None:
         push(folder, push_to_hub, hub)
 

@@ -167,6 +167,14 @@ def check_place(path: Path | None, option: str, *, made: bool = False) -> None:
     raise StorageError(f"{path}: cannot be written ({os.strerror(fault)}); choose another place for {option}")
 
 
+def can_keep(folder: Path, otherwise: str) -> bool:
+    """Whether files can be written into a folder, for before the work. otherwise: what is told on stderr if not."""
+    if os.access(folder, os.W_OK):
+        return True
+    stderr.print(f"{escape(str(folder))} cannot be written: {otherwise}.")
+    return False
+
+
 def print_json(content: Any) -> None:
     """One JSON document on stdout; dataclasses become objects."""
     print(json.dumps(content, default=asdict))

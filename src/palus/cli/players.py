@@ -43,7 +43,8 @@ def local_folder(run: str, hub: str | None) -> Path:
 def refresh_onnx(folder: Path) -> None:
     """Bring each `<Behavior>.onnx` of a run up to date: the policy that `palus enjoy` measured last, else the newest.
 
-    Does nothing where there is no agent of palus. Raises CheckpointError, HubError, ModelError, StorageError.
+    Writes nothing where all are, nor where there is no agent of palus. Raises CheckpointError, HubError, ModelError,
+    StorageError.
     """
     if not (folder / "configuration.yaml").is_file() or not any(folder.glob("*/**/policy.npz")):
         return
@@ -58,7 +59,9 @@ def refresh_onnx(folder: Path) -> None:
             from palus.run.agents import model_of
 
             model = model_of(policy)
-        write_bytes(folder / f"{behavior}.onnx", model)
+        place = folder / f"{behavior}.onnx"
+        if not place.is_file() or place.read_bytes() != model:
+            write_bytes(place, model)
 
 
 def load(*words: str, game: str = DEFAULT_GAME) -> list[Player]:

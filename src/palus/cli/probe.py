@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from palus.cli.output import EXIT_INTERRUPTED, matches_progress, print_json, stderr, stdout
+from palus.cli.output import EXIT_INTERRUPTED, can_keep, matches_progress, print_json, stderr, stdout
 from palus.config import RunFile, load_run
 from palus.envs import GameSource, arena_games
 from palus.errors import ConfigError
@@ -83,6 +83,7 @@ def probe(
     path = Path(model)
     if path.is_dir():
         refresh_onnx(path)
+    beside = path.is_dir() and can_keep(path, "probe.json goes into the response's run alone")
     run = _run_file(model, config, game)
     name = run_id or f"probe-{path.resolve().name if path.is_dir() else path.stem}"
     run = run.changed(
@@ -106,11 +107,11 @@ def probe(
     if found is None:
         stderr.print("Interrupted while it was measured: nothing is reported. The same command with --resume measures.")
         raise typer.Exit(EXIT_INTERRUPTED)
-    response.publish(found, *([path] if path.is_dir() else []))
     if as_json:
         print_json({**asdict(found), "bound": found.bound})
     else:
         _tell(model, found, response.folder.root)
+    response.publish(found, *([path] if beside else []))  # after it was told: a disk may have become full
 
 
 def _run_file(model: str, config: str | None, game: str | None) -> RunFile:
