@@ -158,7 +158,8 @@ def _opened(url: str, name: str | None) -> Iterator[tuple[optuna.Study, Plan]]:
     from palus.sweep.study import find_study, opened_storage, plan_of
 
     if "://" not in url and not Path(url).is_file():
-        raise ConfigError(f"{url}: no such file; give the database URL of the study, or its SQLite file")
+        found = "found a folder" if Path(url).is_dir() else "no such file"
+        raise ConfigError(f"{url}: {found}; give the database URL of the study, or its SQLite file (FOLDER/study.db)")
     with opened_storage(url) as storage:
         kept = find_study(storage, name)
         yield kept, plan_of(kept)

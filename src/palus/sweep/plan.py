@@ -135,7 +135,8 @@ def make_plan(
     load_run(source, overrides, judge=lambda run: misfits(run, trust))
     tree, _, _ = apply_overrides(parse_tree(source.text)[0], overrides)
     if not space.is_file():
-        raise ConfigError(f"{space}: no such file; write the keys that vary into it, see `palus sweep run --help`")
+        found = "found a folder, expected a YAML file" if space.is_dir() else "no such file"
+        raise ConfigError(f"{space}: {found}; write the keys that vary into it, see `palus sweep run --help`")
     text = read_source(space)
     plan = Plan(tree, read_space(text), tuple(Objective.of(word) for word in objectives), **budget)
     run = completed(plan.load(trust=trust), trust)
