@@ -69,6 +69,18 @@ def test_actions_without_probabilities_are_refused():
     del model.graph.node[-1]
     model.graph.node.append(helper.make_node("ArgMax", ["x"], ["discrete_actions"], axis=1))
     assert "no probabilities of the 3 action branches" in message(model.SerializeToString())
+    assert "discrete_actions with a Softmax for each, or action_probabilities [batch, 9]" in message(
+        model.SerializeToString()
+    )
+
+
+def test_a_policy_of_continuous_actions_is_told_that_the_game_has_discrete_ones():
+    model = graph()
+    model.graph.node[-1].output[0] = "continuous_actions"
+    model.graph.output[-1].name = "continuous_actions"
+    told = message(model.SerializeToString())
+    assert "gives continuous_actions [batch, 3]: its actions are continuous;" in told
+    assert "SoccerTwos needs discrete ones with 3 x 3 x 3 choices" in told
 
 
 def test_broken_weights_are_named():

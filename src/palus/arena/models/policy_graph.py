@@ -34,6 +34,7 @@ _RANDOM_OPERATORS = frozenset(
     ("Multinomial", "Bernoulli", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 )
 _LOG_OUTPUT = "discrete_actions"
+_CONTINUOUS_OUTPUTS = {"continuous_actions", "deterministic_continuous_actions"}
 _VERSIONS = (2.0, 3.0)
 """`version_number` of ML-Agents' discrete policies: 2 before mid-2021, 3 since."""
 
@@ -179,8 +180,12 @@ def _probability_nodes(model: ModelProto, behavior: BehaviorSpec) -> list[NodePr
     )
     if floats and outputs[_LOG_OUTPUT][-1:] == (width,):
         return [helper.make_node("Exp", [_LOG_OUTPUT], [PROBABILITY_OUTPUT])]
+    if _LOG_OUTPUT not in outputs and _CONTINUOUS_OUTPUTS & outputs.keys():
+        needed = f"discrete ones with {' x '.join(map(str, behavior.branches))} choices"
+        raise _wrong_outputs(outputs, behavior, f": its actions are continuous; {behavior.name} needs {needed}")
     branches = f"the {len(behavior.branches)} action branches of {behavior.name}"
-    raise _wrong_outputs(outputs, behavior, f", from which no probabilities of {branches} can be read")
+    forms = f"{_LOG_OUTPUT} with a Softmax for each, or {PROBABILITY_OUTPUT} [batch, {width}]"
+    raise _wrong_outputs(outputs, behavior, f", from which no probabilities of {branches} can be read; needs {forms}")
 
 
 def _softmax_of_each_branch(model: ModelProto, branches: int) -> list[str]:
