@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -277,6 +278,22 @@ def test_a_command_that_used_duckdb_ends_without_a_list_of_what_it_leaked() -> N
     other = code.format("freeze()", "print(gc.get_freeze_count() > 0)")
     told = [subprocess.run([sys.executable, "-c", words], capture_output=True, text=True) for words in (used, other)]
     assert [(done.returncode, done.stderr, done.stdout) for done in told] == [(0, "", ""), (0, "", "True\n")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_the_page_of_a_replay_ends_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("match", "random", "random", "--pairs", 1, "--replay", "seen.match")
+    command = [sys.executable, "-m", "palus", "watch", "seen.match", "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as page:
+        assert page.stdout is not None
+        address = next(line for line in page.stdout if line.startswith("Watch at ")).split()[2]
+        with urllib.request.urlopen(address) as answer:
+            assert b"<title>random" in answer.read()
+        page.send_signal(number)
+        assert (page.stdout.read(), page.wait(60)) == ("Ended.\n", 0)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, Linux's disk that is always full")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 
 from palus.arena.referee.replay import read_replay
 from palus.cli.live import serve_runs
+from palus.cli.output import stop_signal
 from palus.errors import ReplayError
 from palus.web.page import ADDRESS, make_server, page_html, write_html
 
@@ -65,12 +67,14 @@ def watch(
         write_html(html, data, contents.title, three_d=three_d)
         typer.echo(f"Wrote {html} ({html.stat().st_size / 1000:.0f} kB); open it in any browser.")
         return
+    stop = stop_signal()
     with make_server(page_html(data, contents.title, three_d=three_d), port) as server:
         address = f"http://{ADDRESS}:{server.server_port}/"
         typer.echo(f"{contents.title}\nWatch at {address} (Ctrl-C ends)")
         if browser:
             webbrowser.open(address)
-        try:
-            server.serve_forever(poll_interval=0.2)
-        except KeyboardInterrupt:
-            typer.echo("Ended.")
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, name="replay").start()
+        while not stop.wait(0.5):
+            pass
+        server.shutdown()
+    typer.echo("Ended.")
