@@ -171,12 +171,15 @@ def test_who_is_begun_anew_is_met_as_who_it_is_now(tmp_path: Path) -> None:
         go_on(ada, 3)
         go_on(bob, 2)
         before = {visitor.name: visitor.policy for visitor in bob.league.visitors}
+        assert any("ada/0" in pair for pair in told(tmp_path).cells("training"))
     depot = Depot(str(tmp_path))
     for file in depot.list(home("ada")):
         depot.remove(file)
     OwnFiles(tmp_path / "ada").remove_all()
     with run(tmp_path, "ada") as ada:
         go_on(ada, 1)
+    book = told(tmp_path)
+    assert sum(matches for _, matches in book.cells("training").values()) < sum(r.matches for r in book.runs.values())
     with run(tmp_path, "bob", resume=True) as bob:
         book = {one.name: one.sha256 for one in told(tmp_path).runs["ada"].kept}
         assert names(bob) == book.keys() and names(bob) & before.keys()

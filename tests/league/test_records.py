@@ -11,7 +11,7 @@ import pytest
 
 from palus.cli.league import status_of
 from palus.league.exchange import Berth, Exchange
-from palus.league.records import SEEN, LeagueRecord, encoded, home, part, publications
+from palus.league.records import SEEN, LeagueRecord, beginning, encoded, home, part, publications
 from palus.store.depot import Depot
 from palus.types import FROZEN
 
@@ -85,6 +85,20 @@ def test_who_reads_on_sees_a_run_that_was_begun_anew_as_it_is_now(tmp_path: Path
     tell(depot, encoded([SNAPSHOT | {"step": 11}, row("ada/0", "=random", 1.0, 1)]))
     own = record.read().runs["ada"]
     assert (own.matches, [(told.name, told.step) for told in own.kept]) == (3, [("ada/0", 11)])
+
+
+def test_results_against_a_run_that_was_begun_anew_count_no_more(tmp_path: Path) -> None:
+    depot = Depot(str(tmp_path))
+    tell(depot, encoded([SNAPSHOT, CHECKPOINT]))
+    begun = beginning(depot, "ada")[:16]
+    rows = [["bob/0", f"ada/0@{begun}", 1.0, 2], ["bob/0", "ada/1", 1.0, 1], ["bob/0", "=a@b", 0.0, 1]]
+    depot.create(part("bob", 1), encoded([SNAPSHOT, RESULTS | {"training": rows}]))
+    record = LeagueRecord(depot).read()
+    others = {("ada/1", "bob/0"): (0.0, 1), ("=a@b", "bob/0"): (1.0, 1)}  # an older book does not say against whom
+    assert record.cells("training") == {("ada/0", "bob/0"): (1.0, 2)} | others
+    depot.remove(part("ada", 1))
+    tell(depot, encoded([SNAPSHOT | {"step": 11}, CHECKPOINT]))
+    assert record.read().cells("training") == LeagueRecord(depot).read().cells("training") == others
 
 
 def test_a_run_of_the_league_is_told_of_them_once_and_goes_on(tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ from palus.threads import DaemonThreads
 
 GREETING_S = 10.0
 """Between two signs of life."""
+BEGUN_DIGITS = 16
+"""Of the SHA-256 of another run's first part, in the names of its snapshots."""
 FAREWELL_S = 5.0
 """How long a run that ends waits for the last one to be written, at most."""
 
@@ -89,7 +91,7 @@ class Exchange:
 
     def rate(self, matches: Sequence[FinishedMatch], league: League) -> None:
         """Results of matches, one for each two policies that met."""
-        names = {m.policy: f"={m.name}" if m.learner is None else m.name for m in league.members if self._known(m)}
+        names = {member.policy: self._told_as(member) for member in league.members if self._known(member)}
         unknown = {m.policy for m in league.members} - names.keys()
 
         def name(policy: int) -> str:
@@ -264,6 +266,12 @@ class Exchange:
             self._beginnings[run] = begun
             self._others.pop(run, None)
             self._policies = {name: policy for name, policy in self._policies.items() if not name.startswith(f"{run}/")}
+
+    def _told_as(self, member: Member) -> str:
+        """A member as rows have it, a snapshot of another run with what that begins with: it may be begun anew."""
+        run = member.name.partition("/")[0]
+        begun = self._beginnings.get(run, "")[:BEGUN_DIGITS]
+        return f"={member.name}" if member.learner is None else f"{member.name}@{begun}"
 
     def _known(self, member: Member) -> bool:
         """Whether what the book calls so is this member, and not a new self of its run."""

@@ -13,9 +13,10 @@ those of `palus.progress`, and
     {"kind": "checkpoint", "steps", "max_steps", "origins", "matches", "window", "landmarks"}
     {"kind": "files", "time", "files"}               the last line: Unix time; name -> SHA-256, null without
 
-In rows a snapshot is `run/number`, a learner `run` or `run+k`, a member of the run file `=name`. Results of a learner
-are its next snapshot's from then on. Matches of a checkpoint are all that its run has told of. What is none of these
-lines says nothing: it is left out, and the reader is told how often. Loads no torch.
+In rows a snapshot is `run/number`, that of another run `run/number@` with the first digits of what this begins with, so
+that results against a run that was begun anew since count for nobody; a learner `run` or `run+k`, a member of the run
+file `=name`. Results of a learner are its next snapshot's from then on. Matches of a checkpoint are all that its run
+has told of. What is none of these lines says nothing: it is left out, and the reader is told how often. Loads no torch.
 """
 
 from __future__ import annotations
@@ -368,8 +369,15 @@ class LeagueRecord:
         total: NamedCells = {}
         for cells in (cells for run in self.runs.values() for cells in (run.cells[table], run.open[table])):
             for (a, b), (points, matches) in cells.items():
-                add(total, a, b, points, matches)
+                if (one := self._now(a)) and (other := self._now(b)):
+                    add(total, one, other, points, matches)
         return total
+
+    def _now(self, name: str) -> str:
+        """A name in a row without what its run began with; empty where that was begun anew since."""
+        known, mark, begun = name.partition("@")
+        run = self.runs.get(known.partition("/")[0])
+        return name if not mark or name[0] == "=" else known if run and run.begun.startswith(begun) else ""
 
     def ratings(self) -> dict[str, Strength]:
         """Of every snapshot that is still met and every learner, which is one player with the snapshot that its weights
