@@ -1,10 +1,13 @@
 """The one vector that holds all weights of a module."""
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
 
-from palus.nn.parameters import FlatParameters
+from palus.nn.parameters import FlatParameters, Packing
+from palus.nn.sparse import TILE, SparseLinear
 
 
 def module():
@@ -61,3 +64,11 @@ def test_weights_may_begin_at_multiples_of_a_grain():
     p.set_gradient([tuple(torch.ones(shape) for shape in p.shapes.values())])
     assert p.gradient.sum() == len(packed)
     assert [shard.start for shard in p.shards(2)] == [0, 24]
+
+
+def test_layers_that_pack_their_weights_are_found_by_every_python():
+    layer = SparseLinear(64, TILE)
+    for member in [*inspect.get_annotations(Packing), "pack"]:
+        inspect.getattr_static(layer, member)  # what isinstance asks from 3.12 on; before it asked hasattr
+    FlatParameters(torch.nn.Sequential(layer), torch.float32)
+    assert layer._tiles is not None

@@ -66,9 +66,8 @@ def tree_sum(parts: Sequence[Tensor]) -> Tensor:
 
 @runtime_checkable
 class Packing(Protocol):
-    """A layer that keeps its weights in another order, too."""
-
-    weight: Tensor
+    """A layer that keeps its `weight` in another order, too. That is no member: from Python 3.12 on `isinstance` finds
+    none behind a `__getattr__`, where torch has its parameters."""
 
     def pack(self) -> None:
         """The weights have changed."""
