@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 from importlib.metadata import distribution, entry_points
 from pathlib import Path
@@ -161,6 +162,20 @@ def test_the_command_knows_what_every_extra_brings() -> None:
             brought_by = BROUGHT_BY[module]
             assert package in {re.split(r"[^\w-]", requirement)[0] for requirement in extras[brought_by]}
     assert set(BROUGHT_BY.values()) == extras.keys() - {"dev"}
+
+
+def test_a_source_distribution_holds_no_part_of_the_tests(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools", "77", reason="what builds palus is not installed here")
+    test = "tests/test_project.py"
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "src/palus/__init__.py", test):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    build = [sys.executable, "-c", "from setuptools import build_meta; build_meta.build_sdist('.')"]
+    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"src/palus/__init__.py", "README.md"} <= held
+    assert not [name for name in held if name.startswith("tests")]
 
 
 def test_no_tracked_file_names_a_folder_of_one_machine() -> None:
