@@ -13,7 +13,7 @@ from palus.config.trainer import SelfPlay
 from palus.league.opponents import PayoffTable, is_change_due, opponent_odds
 from palus.league.roles import Candidate
 from palus.ratings.nash import mixtures
-from palus.rollout.rollout import FROZEN
+from palus.rollout.rollout import FROZEN, MEMBERS
 
 ME = Candidate(0, 0, 4)
 PAST = [Candidate(FROZEN + k, 0, k) for k in range(4)]
@@ -80,6 +80,18 @@ def test_a_thinned_history_stands_for_all_of_it() -> None:
     kept = [Candidate(FROZEN + k, 0, k) for k in (0, 50, 90, 99)]
     chances = met(against(), [*kept, Candidate(0, 0, 100)], me=Candidate(0, 0, 100), opponents="history")
     assert chances == {0: 1 / 101, 100: 26 / 101, 150: 45 / 101, 190: 24 / 101, 199: 5 / 101}
+
+
+@pytest.mark.parametrize("versions", [2, 4, 40])
+def test_the_history_of_another_run_is_its_own_however_fast_that_is(versions: int) -> None:
+    theirs = [Candidate(MEMBERS + k, -1, k) for k in range(versions)]
+    found = met(against(), [*theirs, *PAST, ME], opponents="history")
+    assert {policy: found.pop(policy) for policy in (0, 100, 101, 102, 103)} == dict.fromkeys(
+        (0, 100, 101, 102, 103), pytest.approx(0.1)
+    )
+    assert [*found.values()] == [pytest.approx(0.5 / versions)] * versions
+    newest = met(against(), [*theirs, *PAST, ME], opponents="history", delta=1.0)
+    assert newest == {0: 0.5, MEMBERS - FROZEN + 100 + versions - 1: 0.5}
 
 
 def test_prioritized_self_play_prefers_who_wins_or_who_is_as_strong() -> None:

@@ -166,20 +166,35 @@ def _newest(past: Sequence[Candidate], count: int) -> list[Candidate]:
 def _history(delta: float, latest: Candidate, past: Sequence[Candidate]) -> tuple[float, Mixture]:
     """Evenly among the versions floor(delta n) to n, where version n is the policy in training.
 
-    A version that is not kept any more is stood for by the nearest that is, so that a thinned history is met as evenly
-    over time as a whole one. Members count as one version each.
+    Members count as one version each. A learner of another run is met as often as one of this run, by its own versions
+    and their n: runs of a league are not equally fast.
     """
-    first = int(delta * latest.version)
-    standing = [*(c for c in past if c.role != "member" and c.version >= first), latest]
-    kept = np.unique([c.version for c in standing])
-    asked = np.arange(first, latest.version + 1)
-    count = Counter(kept[np.abs(asked[:, None] - kept).argmin(axis=1)].tolist())
-    alike = Counter(c.version for c in standing)
     weights = {c.policy: 1.0 for c in past if c.role == "member"}
-    weights |= {c.policy: count[c.version] / alike[c.version] for c in standing}
+    here = [*(c for c in past if c.role != "member" and c.learner >= 0), latest]
+    weights |= _versions(delta, latest.version, here)
+    shown = (latest.version + 1 - int(delta * latest.version)) / len({c.learner for c in here})
+    for learner in dict.fromkeys(c.learner for c in past if c.learner < 0):
+        theirs = [c for c in past if c.learner == learner]
+        found = normalized(_versions(delta, max(c.version for c in theirs), theirs))
+        weights |= {policy: shown * chance for policy, chance in found.items()}
     weights = normalized(weights)
     share = weights.pop(latest.policy)
     return share, normalized(weights)
+
+
+def _versions(delta: float, newest: int, own: Sequence[Candidate]) -> Mixture:
+    """How many of the versions floor(delta newest) to newest each of some stands for.
+
+    A version that is not kept any more is stood for by the nearest that is, so that a thinned history is met as evenly
+    over time as a whole one.
+    """
+    first = int(delta * newest)
+    standing = [c for c in own if c.version >= first]
+    kept = np.unique([c.version for c in standing])
+    asked = np.arange(first, newest + 1)
+    count = Counter(kept[np.abs(asked[:, None] - kept).argmin(axis=1)].tolist())
+    alike = Counter(c.version for c in standing)
+    return {c.policy: count[c.version] / alike[c.version] for c in standing}
 
 
 def is_change_due(settings: LeagueSettings, ghosts: SelfPlay, steps: int, matches: int) -> bool:
