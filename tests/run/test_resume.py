@@ -17,6 +17,7 @@ import palus.files
 from palus.config import load_run
 from palus.errors import CheckpointError, ModelError, StorageError
 from palus.run.folder import RunFolder
+from palus.run.session import HEARD, interruptible
 from palus.train import Run, train
 
 FAST = ["palus.matmul=highest", "palus.threads=1", "env_settings.seed=7", "palus.baseline_interval=0"]
@@ -236,6 +237,16 @@ def test_ctrl_c_saves_and_exports(tmp_path):
     state = state_of(tmp_path / "debug")
     assert (tmp_path / "debug" / "SoccerTwos" / f"SoccerTwos-{state['learners'][0][0]}.onnx").is_file()
     assert (tmp_path / "debug" / "SoccerTwos.onnx").is_file()
+
+
+def test_ctrl_c_is_heard_at_once(capfd):
+    with interruptible() as stopped:
+        signal.raise_signal(signal.SIGINT)
+        assert capfd.readouterr().err == HEARD
+        assert stopped()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert capfd.readouterr().err == ""
 
 
 def test_who_presses_ctrl_c_again_while_the_last_test_matches_are_played_loses_nothing(tmp_path, monkeypatch):

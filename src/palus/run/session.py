@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
 from palus.processes import ending_signals
 
+HEARD = "Interrupted: ending in order, which takes a while where kernels are compiled; once more ends at once.\n"
+
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """First Ctrl-C, SIGTERM or SIGHUP: finish the iteration and save. Second: the default, at once."""
+    """First Ctrl-C, SIGTERM or SIGHUP: finish the iteration and save, which is said. Second: the default, at once."""
     pressed = False
 
     def handle(signum: int, frame: FrameType | None) -> None:
         nonlocal pressed
         pressed = True
         signal.signal(signum, previous[signum])
+        with suppress(OSError):  # the terminal may have closed
+            os.write(2, f"{os.linesep * os.isatty(2)}{HEARD}".encode())  # nothing that may be at work just now
 
     previous: dict[int, Any] = {s: signal.getsignal(s) for s in ending_signals()}
     try:
