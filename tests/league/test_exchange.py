@@ -166,6 +166,30 @@ def test_a_storage_that_never_answers_a_sign_of_life_holds_no_training_up(
         assert seen is not None and (seen.state, seen.steps) == ("stopped", {"0": ada.step})
 
 
+def test_a_storage_that_never_answers_is_waited_for_a_tenth_of_the_time(
+    tmp_path: Path,
+    flaky: Flaky,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("palus.run.parts.time.monotonic", lambda: now[0])
+    with run(tmp_path, "ada", flaky.place) as ada:
+        asked = list[float]()
+
+        def never_answers(*_: object) -> None:
+            asked.append(now[0])
+            now[0] += 40.0
+            raise StorageError("no answer")
+
+        monkeypatch.setattr(Depot, "list", never_answers)
+        for _ in range(6):
+            ada.save(["DuelToy"])
+            now[0] += 90.0
+        assert asked == [0.0, 400.0]
+        ada.save()  # the last one
+        assert asked[2:] == [now[0] - 40.0]
+
+
 def test_who_is_begun_anew_is_met_as_who_it_is_now(tmp_path: Path) -> None:
     with run(tmp_path, "ada") as ada, run(tmp_path, "bob") as bob:
         go_on(ada, 3)
@@ -219,4 +243,4 @@ def test_a_snapshot_that_is_dropped_while_others_are_fetched_ends_no_visit(
         monkeypatch.setattr(Depot, "take", lambda *_: (_ for _ in ()).throw(StorageError("damaged")))
         Depot(str(tmp_path)).create(f"{home('ada')}/files/{last.sha256}", b"")
         go_on(bob, 1)
-        assert names(bob) and warned == ["damaged. Training goes on; the next checkpoint tries again."]
+        assert names(bob) and warned == ["damaged. Training goes on; a later checkpoint tries again."]

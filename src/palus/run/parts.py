@@ -52,6 +52,8 @@ from palus.unity.news import game_of, joined
 _GAME = TypeAdapter(GameSpec)
 SEEDS = 2**30
 """Seeds that are drawn are below it: executable i is sent seed + i as a number of 32 bits with a sign."""
+LEFT_ALONE = 9
+"""Times as long as it was waited for in vain a league's storage is left alone: a tenth of a run goes into waiting."""
 
 
 class Parts:
@@ -145,7 +147,7 @@ class Parts:
         self.lessons = Lessons(run)
         self.opening: list[str] = []  # where the weights come from, in ML-Agents' words
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
-        self.book_written = -math.inf  # by the monotonic clock
+        self.book_written = self._left_alone_until = -math.inf  # by the monotonic clock
         try:
             self._begin(saved)
         except BaseException:
@@ -180,7 +182,7 @@ class Parts:
         self._shape_rewards()
         self.collector.set_parameters(self.lessons.values)
         self.passed = self.checkpoints
-        self._exchange()
+        self._exchange(at_once=True)
 
     def _recall(self, run: RunFile, saved: Mapping[str, Any] | None) -> RunFile:
         """Of a game that talks, put what it told in an earlier part of the run before what it tells now: behaviors
@@ -296,9 +298,12 @@ class Parts:
         found = self.saving.find(policy - FROZEN) if visitor is None else visitor_path(self.folder.root, visitor.name)
         return self.saving.load_policy(found)
 
-    def _exchange(self) -> None:
-        """Tell the league what the checkpoint holds, and learn who else is there; while its storage is away, later."""
-        if self.exchange is None:
+    def _exchange(self, at_once: bool) -> None:
+        """Tell the league what the checkpoint holds, and learn who else is there; while its storage is away, later.
+
+        Who waited in vain leaves the storage alone meanwhile, unless `at_once`: checkpoints may be seconds apart."""
+        begun = time.monotonic()
+        if self.exchange is None or (begun < self._left_alone_until and not at_once):
             return
         try:
             files = self.folder.mirrored() if self.exchange.mirrored else {}
@@ -307,7 +312,9 @@ class Parts:
                 self.league, self.folder.root, self.folder.own, self.saving.misfit
             )
         except StorageError as error:
-            complaints = [f"{error}. Training goes on; the next checkpoint tries again."]
+            now = time.monotonic()
+            self._left_alone_until = now + LEFT_ALONE * (now - begun)
+            complaints = [f"{error}. Training goes on; a later checkpoint tries again."]
         else:
             self.league.visit(visitors)
         for complaint in complaints:
@@ -363,7 +370,7 @@ class Parts:
         model = self.saving.write_bundle(models, kept, self.league, self.wall_seconds, results, pairs)
         if due is None:
             self.saving.tell_copies(models, self.report)
-        self._exchange()
+        self._exchange(at_once=due is None)
         return model
 
     def save_if_due(self) -> None:
