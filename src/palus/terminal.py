@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import re
 import stat
@@ -27,11 +28,21 @@ def printable(text: str) -> str:
     return _CONTROLS.sub("", text)
 
 
+class _PrintableLine(logging.Formatter):
+    """What is logged: sentences of another machine stand in it, too."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 def bear_any_text() -> None:
-    """Write a `?` for each character that the encoding of stdout or stderr lacks, where Python would raise.
+    """Write a `?` for each character that the encoding of stdout or stderr lacks, where Python would raise, and no
+    controls of what is logged.
 
     For the start of a command: names may hold any character, tables hold a `±`, and a terminal may know ASCII alone.
     """
+    if logging.lastResort is not None:  # which writes to stderr where nobody set up anything else
+        logging.lastResort.setFormatter(_PrintableLine())
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

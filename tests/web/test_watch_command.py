@@ -13,7 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from palus.arena.referee.replay import write_replay
+from palus.arena.referee.replay import read_replay, write_replay
 from palus.cli.watch import watch
 from palus.envs.recording import Recording
 from palus.errors import ReplayError, StorageError
@@ -82,6 +82,16 @@ def test_it_serves_the_page_until_ctrl_c(replay: Path) -> None:
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=60) == 0
             assert process.stderr.read() == ""
+        finally:
+            process.kill()
+
+
+def test_a_title_clears_no_terminal(replay: Path) -> None:
+    write_replay(replay, read_replay(replay)[1].recordings, title="The \x1b[2Jfinal\x07")
+    command = [sys.executable, "-c", RUN, str(replay), "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "The [2Jfinal\n"
         finally:
             process.kill()
 

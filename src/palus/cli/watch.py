@@ -13,6 +13,7 @@ from palus.arena.referee.replay import read_replay
 from palus.cli.live import serve_runs
 from palus.cli.output import stop_signal
 from palus.errors import ReplayError
+from palus.terminal import printable
 from palus.web.page import ADDRESS, make_server, page_html, write_html
 
 EPILOG = """
@@ -70,7 +71,7 @@ def watch(
     stop = stop_signal()
     with make_server(page_html(data, contents.title, three_d=three_d), port) as server:
         address = f"http://{ADDRESS}:{server.server_port}/"
-        typer.echo(f"{contents.title}\nWatch at {address} (Ctrl-C ends)")
+        typer.echo(f"{printable(contents.title)}\nWatch at {address} (Ctrl-C ends)")
         if browser:
             webbrowser.open(address)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, name="replay").start()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from palus.cli.output import stdout, stop_signal
 from palus.errors import ArenaError
@@ -73,7 +74,7 @@ def worker(
     stop = stop_signal()
     if alone:
         threading.Thread(target=wait_for_end, args=(stop,), daemon=True).start()
-    stdout.print(f"{source.worker} plays for {arena}. Ctrl-C stops it after the present match.")
+    stdout.print(f"{escape(source.worker)} plays for {escape(arena)}. Ctrl-C stops it after the present match.")
     if not source.trusted:
         stdout.print(
             "It gets matches that can be played again; validations and duels in Doom need a token of scope trusted."
