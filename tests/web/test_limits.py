@@ -7,12 +7,13 @@ import importlib
 import json
 import logging
 import re
+import select
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from palus.hub.repos import create_repo
 from palus.hub.server import listing, manage
 from palus.store import Store
 from palus.store.tables import blobs
-from palus.web import events, exports
+from palus.web import events, exports, worker_api
 from palus.web.api import answers, router
 from palus.web.api.answers import Answers
 from palus.web.app import WebLimits, make_app
@@ -426,6 +427,34 @@ def test_nothing_is_made_for_readers_who_have_left(store: Store, monkeypatch: py
             go_on.set()
         assert ask(address, path).status_code == 404
         assert len(begun) == 3
+
+
+def test_reports_that_never_end_take_an_account_s_share_of_memory(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_api, "REPORTS_BYTES", 100_000)
+    with store.write() as connection:
+        tokens = [issue_token(connection, name, "pc", ("runner",)) for name in ("lab", "eve")]
+
+    def send(token: str) -> socket.socket:
+        """All but the end of a message of 60 kB."""
+        head = head_of("POST", "/api/worker/finish", f"Authorization: Bearer {token}", "Content-Length: 60000")
+        return say(address, head + b" " * 59_999)
+
+    def end(line: socket.socket) -> int:
+        with suppress(OSError):  # it is refused already
+            line.sendall(b" ")
+        return answer(line)[0]
+
+    with arena(store) as address:
+        both = [send(tokens[0]), send(tokens[0])]
+        [refused], _, _ = select.select(both, [], [], PATIENCE_S)
+        status, told = answer(refused)
+        assert (status, told["code"]) == (503, "busy") and "reports of lab" in told["error"]
+        assert end(send(tokens[1])) == 422, "another account has its own"
+        [begun] = {*both} - {refused}
+        begun.close()
+        until(lambda: end(send(tokens[0])) == 422)
 
 
 def test_a_reader_whose_body_never_comes_takes_no_turn(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
@@ -40,6 +42,9 @@ LONGEST_PAUSE_S = 40.0
 
 MAX_PARTS = 100_000
 """Brackets and commas in a message with reports. Read as JSON each takes up to a hundred bytes of memory and more."""
+
+REPORTS_BYTES = 64 << 20
+"""Of an account's reports that come in, or are looked at, at the same time."""
 
 JobId = Annotated[int, Field(ge=1, le=2**53)]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
@@ -111,6 +116,30 @@ class Pauses:
             return self._next_s - now
 
 
+class Arriving:
+    """Messages with reports that are in memory, by account: many of one sender, and the last byte of none, would take
+    any amount of it. Used from the event loop only."""
+
+    def __init__(self) -> None:
+        self._bytes: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def body(self, request: Request, account: str) -> AsyncIterator[bytearray]:
+        """The body of a request, whose bytes count until the block ends."""
+        data = bytearray()
+        try:
+            async for piece in request.stream():
+                if self._bytes[account] + len(piece) > REPORTS_BYTES:
+                    sentence = f"More than {REPORTS_BYTES >> 20} MiB of reports of {account} come in at once."
+                    raise fault(503, "busy", f"{sentence} Try again in a moment.", {"Retry-After": "5"})
+                self._bytes[account] += len(piece)
+                data += piece
+            yield data
+        finally:
+            self._bytes[account] -= len(data)
+            self._bytes += Counter()  # forgets who has none
+
+
 def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
     """The routes below `/api/worker`."""
     limits = HubLimits()  # how often an address may come with a wrong token
@@ -140,7 +169,7 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
     router = APIRouter(prefix="/api/worker", tags=["worker"], dependencies=[Depends(runner), Depends(_told)])
     # For what a lease's secret allows, whoever shows it.
     by_secret = StoreSource(store, "", settings, {}, trusted=False)
-    pauses = Pauses()
+    pauses, arriving = Pauses(), Arriving()
 
     @router.post("/hello")
     def hello(body: Hello, request: Request) -> dict[str, Any]:
@@ -180,25 +209,24 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
     @router.post("/finish")
     async def finish(request: Request) -> dict[str, list[int]]:
         """Hand in reports. void: jobs whose leases are, and of which nothing was taken."""
-        data = await request.body()  # here, because FastAPI would read it before it asks for the token
+        async with arriving.body(request, request.state.runner) as data:  # FastAPI reads before it asks for the token
+            return {"void": sorted(await run_in_threadpool(take_in, data))}
+
+    def take_in(data: bytearray) -> set[int]:
         if sum(map(data.count, (b"{", b"[", b","))) > MAX_PARTS:
             raise fault(413, "too_large", f"Reports with more than {MAX_PARTS:,} brackets and commas are not read.")
         try:
             body = Finished.model_validate_json(data)
         except ValidationError as error:
             raise fault(422, "invalid_input", f"Not finished jobs: {error.errors()[0]['msg']}.") from error
-
-        def take_in() -> set[int]:
-            deliveries = []
-            for done in body.reports:
-                try:
-                    deliveries.append((_lease(done.job, done.secret), from_json(done.report)))
-                except FalseReportError as error:
-                    distrust(store, done.job, done.secret, str(error), now_ms=now_ms())
-                    raise
-            return accept(store, deliveries, now_ms=now_ms())
-
-        return {"void": sorted(await run_in_threadpool(take_in))}
+        deliveries = []
+        for done in body.reports:
+            try:
+                deliveries.append((_lease(done.job, done.secret), from_json(done.report)))
+            except FalseReportError as error:
+                distrust(store, done.job, done.secret, str(error), now_ms=now_ms())
+                raise
+        return accept(store, deliveries, now_ms=now_ms())
 
     @router.post("/give-back")
     def give_back(body: GivenBack, request: Request) -> dict[str, bool]:
