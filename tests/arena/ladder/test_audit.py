@@ -205,17 +205,17 @@ def test_an_audit_suspends_a_forger_with_its_account_and_looks_at_every_forfeit_
     fakes = cut_short(store, honest[0])
     log_again(store, honest, "once", "lab/late", cause="timeout", **fakes)
     assert audit(store, 0.0, seed=0, now_ms=1).suspended == ()
-    for number in range(3):
-        log_again(store, honest, f"again{number}", "eve/two", cause="timeout", **fakes)
+    for number in range(3):  # a name costs nothing
+        log_again(store, honest, f"again{number}", f"eve/{number}", cause="timeout", **fakes)
     (sentence,) = audit(store, 0.0, seed=0, now_ms=2).suspended
-    assert sentence.startswith("worker eve/two is suspended: 3 of its pairs")
+    assert sentence.startswith("worker eve/2 is suspended: 3 of its account's pairs")
     with store.read() as connection:
         struck = set(connection.execute(select(annulments.c.match_id)).scalars())
         of = {row.id: row.runner.worker for row in read_log(connection)}
         assert suspension(connection, "eve/three") and suspension(connection, "lab/pc") is None
     assert {worker for match, worker in of.items() if match not in struck} == {"lab/pc", "lab/late"}
     with store.write() as connection:
-        reinstate(connection, "eve/two")
+        reinstate(connection, "eve/2")
         assert suspension(connection, "eve/three") is None
         with pytest.raises(ArenaError, match="no worker lab/pc is suspended"):
             reinstate(connection, "lab/pc")
@@ -286,23 +286,25 @@ def test_few_games_are_no_evidence() -> None:
     assert suspicions(games("x", 2000, 0.5, 1) + games("new", 40, 1.0, 2)) == []
 
 
-def test_outliers_are_suspended_with_all_their_matches_and_the_arenas_own_workers_never(tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [1, 40])
+def test_outliers_are_suspended_with_all_their_matches_and_the_arenas_own_workers_never(
+    tmp_path: Path, names: int
+) -> None:
     store = open_store(tmp_path)
     rest = [replace(r, runner=replace(r.runner, worker="local-1")) for r in season({"a/a": 0.0, "b/b": 0.0}, 200, 1)]
-    lies = [record(5000 + i, blue="a/a", purple="b/b", result="win1", worker="eve/pc") for i in range(60)]
-    lies += [record(6000 + i, blue="b/b", purple="a/a", result="win2", worker="eve/pc") for i in range(60)]
+    own = [f"eve/pc-{number}" for number in range(names)]
+    lies = [record(5000 + i, blue="a/a", purple="b/b", result="win1", worker=own[i % names]) for i in range(60)]
+    lies += [record(6000 + i, blue="b/b", purple="a/a", result="win2", worker=own[i % names]) for i in range(60)]
     with store.write() as connection:
-        for name in ("local-1", "eve/pc"):
+        for name in ("local-1", *own):
             row = {"name": name, "isolation": "", "platform": "{}", "first_seen_ms": 0, "last_seen_ms": 0, "matches": 0}
             connection.execute(insert(workers).values(row))
         append(connection, rest + lies, finished_ms=1)
     (sentence,) = suspend_outliers(store, now_ms=3)
-    assert sentence.startswith("worker eve/pc is suspended")
+    assert sentence.startswith("worker eve/pc-0 is suspended")
     with store.read() as connection:
         struck = set(connection.execute(select(annulments.c.match_id)).scalars())
-        assert connection.execute(select(workers.c.name).where(workers.c.suspended.is_not(None))).scalars().all() == [
-            "eve/pc"
-        ]
+        assert set(connection.scalars(select(workers.c.name).where(workers.c.suspended.is_not(None)))) == {*own}
     assert struck == {lie.id for lie in lies}
     assert suspend_outliers(store, now_ms=4) == []
     with store.write() as connection, pytest.raises(ArenaError, match="no worker nobody"):

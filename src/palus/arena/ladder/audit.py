@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, Select, Table, func, insert, select, update
 
+from palus.arena.ladder import queue
 from palus.arena.ladder.entries import refuse
 from palus.arena.ladder.log import lock_log, note_annulments
 from palus.arena.ladder.runner_tests import RatedMatch, suspicions
@@ -32,8 +33,8 @@ OUTLIER_MATCHES = 200_000
 """Of the newest, in which workers' results are compared."""
 
 FORFEITS_FORGIVEN = 2
-"""A time-out or a crash that does not happen again may be the fault of a busy machine; so many of a worker's pairs
-within `FORGIVEN_MS` may."""
+"""A time-out or a crash that does not happen again may be the fault of a busy machine; so many of an account's
+pairs within `FORGIVEN_MS` may, whatever it calls its workers."""
 FORGIVEN_MS = 24 * 3_600_000
 _SUSPENDED, _UNSTEADY, _ROUNDED = "worker ", "model ", "rounding: "
 """Why a match was struck out begins like this where its worker was suspended, a model was at fault, or nobody."""
@@ -102,10 +103,12 @@ def strike_out(
         refuse(connection, model, unsteady().refusal, now_ms=now_ms)
     guilty = [failure for failure in failures if not failure.unsteady and is_elsewhere(worker_of[failure.match_id])]
     reasons = {worker_of[failure.match_id]: failure.sentence for failure in guilty if failure.forged}
-    for worker in sorted({worker_of[failure.match_id] for failure in guilty} - reasons.keys()):
-        count = _struck_lately(connection, worker, now_ms)
+    named = {queue.account_of(worker): worker for worker in sorted({worker_of[one.match_id] for one in guilty})}
+    for account in sorted(named.keys() - set(map(queue.account_of, reasons))):
+        count = _struck_lately(connection, named[account], now_ms)
         if count > FORFEITS_FORGIVEN:
-            reasons[worker] = f"{count} of its pairs came out otherwise when they were played again"
+            sentence = f"{count} of its account's pairs came out otherwise when they were played again"
+            reasons[named[account]] = sentence
     for worker, reason in reasons.items():
         suspend(connection, worker, reason, now_ms=now_ms)
     return [f"worker {worker} is suspended: {reason}" for worker, reason in reasons.items()]
@@ -183,15 +186,18 @@ def reinstate(connection: Connection, worker: str) -> None:
 
 
 def suspend_outliers(store: Store, *, now_ms: int) -> list[str]:
-    """Suspend every worker from elsewhere whose results differ from the rest's, among the newest matches. Returns a
-    sentence for each."""
+    """Suspend every account elsewhere whose results differ from the rest's, among the newest matches. Returns a
+    sentence for each, which names one of its workers: an account may have any number, with few matches each."""
     with store.read() as connection:
         columns = select(matches.c.worker, matches.c.blue, matches.c.purple, matches.c.result)
         head = connection.scalar(select(func.max(matches.c.seq))) or 0
         newest = (matches.c.seq > head - OUTLIER_MATCHES) & (matches.c.season > 0)
         counted = columns.where(newest, matches.c.id.not_in(_struck()))
+        named: dict[str, str] = {}
         games = [
-            RatedMatch(LOCAL if is_local(worker) else worker, blue, purple, result)
+            RatedMatch(
+                LOCAL if is_local(worker) else named.setdefault(queue.account_of(worker), worker), blue, purple, result
+            )
             for worker, blue, purple, result in connection.execute(counted)
         ]
     found = [suspicion for suspicion in suspicions(games) if suspicion.worker != LOCAL]
@@ -212,9 +218,9 @@ def _annul(connection: Connection, wanted: Select[tuple[str]], reason: str, now_
 
 
 def _struck_lately(connection: Connection, worker: str, now_ms: int) -> int:
-    """Pairs of a worker that came out otherwise when they were played again."""
+    """Pairs of a worker and all others of its account that came out otherwise when they were played again."""
     filmed = [game.env for game in GAMES.values() if game.filmed]
-    own = (matches.c.worker == worker) & matches.c.env.not_in(filmed)
+    own = workers_with(worker, matches) & matches.c.env.not_in(filmed)
     for blameless in (_SUSPENDED, _UNSTEADY, _ROUNDED):
         own &= ~annulments.c.reason.startswith(blameless)
     own &= annulments.c.created_ms > now_ms - FORGIVEN_MS
