@@ -14,7 +14,7 @@ from palus.arena.ladder.audit import suspend, suspension
 from palus.arena.ladder.workers import greet
 from palus.errors import LeaseError
 from palus.store import Store, open_store
-from palus.store.tables import jobs
+from palus.store.tables import jobs, workers
 
 LEASE_S = 10.0
 ENV = "SoccerTwos"
@@ -208,3 +208,14 @@ def test_names_with_more_slashes_of_an_older_palus_are_of_one_account(store: Sto
         assert suspend(connection, "eve/1/pc", "it forged", now_ms=2) == 0
         assert suspension(connection, "eve/2/pc") == suspension(connection, "eve/pc") == "it forged"
         assert suspension(connection, "eve-2/pc") is None
+
+
+def test_of_an_account_s_workers_those_are_known_that_were_heard_of_last(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palus.arena.ladder.workers.ACCOUNT_WORKERS", 2)
+    with store.write() as connection:
+        for now, name in enumerate(("local-1", "local-2", "local-3", "lab/a", "eve/a", "eve/b", "eve/a", "eve/c")):
+            greet(connection, name, {}, trusted=False, now_ms=now)
+        names = connection.scalars(select(workers.c.name)).all()
+    assert sorted(names) == ["eve/a", "eve/c", "lab/a", "local-1", "local-2", "local-3"]

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as QueueTimeoutError
 
 from palus.arena.jobs.worker import IDLE_S, Done, Lease, describe_here, wait_for_end, work
 from palus.arena.ladder import queue
-from palus.arena.ladder.audit import suspension
+from palus.arena.ladder.audit import suspension, workers_with
 from palus.arena.ladder.inbox import accept
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.games import DEFAULT_GAME, GAMES, env_build
@@ -41,6 +41,9 @@ GREETING_MS = 10_000
 
 ALIVE_MS = 60_000
 """Who was heard of within that time is there; who holds a lease is, too."""
+
+ACCOUNT_WORKERS = 1000
+"""Names of an account's workers that are kept, those that were heard of last."""
 
 
 def games_of(about: dict[str, Any]) -> list[str]:
@@ -63,6 +66,8 @@ def greet(
     if connection.execute(update(workers).where(workers.c.name == name).values(now)).rowcount == 0:
         new = {"name": name, "isolation": "unknown", "first_seen_ms": now_ms, "matches": 0}  # its first match tells
         connection.execute(insert(workers).values(now | new))
+        own = select(workers.c.name).where(workers_with(name)).order_by(workers.c.last_seen_ms.desc(), workers.c.name)
+        connection.execute(delete(workers).where(workers.c.name.in_(own.offset(ACCOUNT_WORKERS))))
 
 
 def untended(connection: Connection, now_ms: int) -> str | None:
