@@ -410,6 +410,21 @@ def test_what_is_no_file_in_a_pool_is_not_opened_and_keeps_nobody_else_from_play
     assert len(told) == 3 and all("no plain file" in text and f"{ENV}.onnx" in text for text in told), told
 
 
+def test_a_pool_has_the_models_that_lie_in_it_and_none_that_a_link_leads_to(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_model(tmp_path / "home", "teacher/mine", b"not published", seconds=100)
+    write_model(tmp_path / "own", "zoe/model", b"model", seconds=100)
+    (tmp_path / "own" / "eve").mkdir()
+    (tmp_path / "own" / "eve" / "new").symlink_to(tmp_path / "home" / "teacher" / "mine")
+    (tmp_path / "own" / "bob").symlink_to(tmp_path / "home" / "teacher")
+    (tmp_path / "pool").symlink_to(tmp_path / "own")  # whoever keeps the arena says where the pool is
+    seen = FolderPool(tmp_path / "pool", store.blobs).sweep(ENV, quiet_since_ms=150_000)
+    assert [entry.entity.repo for entry in seen.found] == ["zoe/model"]
+    assert not store.blobs.has(hashlib.sha256(b"not published").hexdigest())
+    assert len([record for record in caplog.records if "a link" in record.getMessage()]) == 2
+
+
 def test_a_model_that_becomes_a_pipe_or_grows_after_the_look_is_not_waited_for(store: Store, tmp_path: Path) -> None:
     write_model(tmp_path, "ann/a", b"model", seconds=100)
     path = tmp_path / "ann/a" / f"{ENV}.onnx"

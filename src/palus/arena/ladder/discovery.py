@@ -124,8 +124,8 @@ def _first_ms(connection: Connection, env: str) -> dict[str, int]:
 class FolderPool:
     """A folder `<owner>/<name>/<Behavior>.onnx`: entering without any server. Bytes go to the blobs on change.
 
-    Whoever shares the folder writes there: links and devices under a model's name are not followed, and what is wrong
-    with one repository keeps no other from playing.
+    Whoever shares the folder writes there: links and devices under the name of a model, a repository or an owner are
+    not followed, and what is wrong with one repository keeps no other from playing.
     """
 
     def __init__(self, folder: Path, blobs: BlobStore) -> None:
@@ -185,7 +185,8 @@ class FolderPool:
 
 
 def _plain_files(folder: Path, game: ArenaGame) -> dict[str, os.stat_result]:
-    """A game's files that are in a repository's folder. Raises OSError for what has such a name and is no file."""
+    """A game's files that are in a repository's folder. Raises OSError for what has such a name and is no file, and for
+    a folder that is elsewhere."""
     states = {}
     for name in game.files:
         try:
@@ -194,6 +195,8 @@ def _plain_files(folder: Path, game: ArenaGame) -> dict[str, os.stat_result]:
             continue
         if not stat.S_ISREG(states[name].st_mode):
             raise OSError(errno.EINVAL, "no plain file (a link, a folder or a device)", str(folder / name))
+    if states and (link := next((place for place in (folder.parent, folder) if place.is_symlink()), None)):
+        raise OSError(errno.EINVAL, "a link, and no folder of the pool's own", str(link))
     return states
 
 
