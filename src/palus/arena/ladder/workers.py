@@ -42,7 +42,7 @@ GREETING_MS = 10_000
 ALIVE_MS = 60_000
 """Who was heard of within that time is there; who holds a lease is, too."""
 
-ACCOUNT_WORKERS = 1000
+ACCOUNT_WORKERS = 2000
 """Names of an account's workers that are kept, those that were heard of last."""
 
 
