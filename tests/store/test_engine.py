@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import func, insert, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, InternalError
 
 from palus.store import Store, open_store
 from palus.store.tables import accounts, annulments, matches, tokens
@@ -59,6 +59,20 @@ def test_a_reader_is_not_held_up_by_a_writer_and_sees_the_state_before(store: St
         writer.execute(insert(accounts).values(account("Ada")))
         assert names(store) == []
     assert names(store) == ["Ada"]
+
+
+def test_a_reader_sees_one_state_while_others_write_and_changes_nothing(store: Store, url: str | None) -> None:
+    query = select(accounts.c.name)
+    with store.read() as reader:
+        assert reader.scalars(query).all() == []
+        with store.write() as writer:
+            writer.execute(insert(accounts).values(account("Ada")))
+        assert reader.scalars(query).all() == [] and names(store) == ["Ada"]
+    if url is not None:
+        with store.read() as reader, pytest.raises(InternalError, match="read-only transaction"):
+            reader.execute(insert(accounts).values(account("Bob")))
+    with store.write() as writer:  # by the connection that the reader had
+        writer.execute(insert(accounts).values(account("Bob")))
 
 
 def test_what_is_stored_on_sqlite_is_on_the_disk(tmp_path: Path) -> None:

@@ -51,7 +51,10 @@ class Store:
 
     def read(self) -> Connection:
         """A connection, to be closed by `with`, that sees one consistent state and changes nothing."""
-        return self.engine.connect()
+        connection = self.engine.connect()
+        if connection.dialect.name == "postgresql":  # which begins a new state with each statement by default
+            connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        return connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
