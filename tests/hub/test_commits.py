@@ -17,12 +17,12 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import event
+from sqlalchemy import event, select
 from web_server import serving
 
 from crowded import Crowded
 from palus.hub.accounts import create_account, issue_token
-from palus.hub.commits import File, Put, Remove, _apply, list_files
+from palus.hub.commits import LISTED_BYTES, File, Put, Remove, _apply, list_files
 from palus.hub.limits import HubLimits
 from palus.hub.refusals import InvalidInputError
 from palus.hub.repos import create_repo, find_repo
@@ -30,6 +30,7 @@ from palus.hub.server import upload
 from palus.hub.server.ndjson import CommitReader
 from palus.hub.uploads import keep_upload
 from palus.store import Store
+from palus.store.tables import repos
 from palus.web.app import make_app
 
 DATA = b"known"
@@ -127,6 +128,22 @@ def test_known_bytes_are_looked_up_all_at_once(store: Store) -> None:
     with store.read() as connection:
         repo = find_repo(connection, "model", "ada/one")
         assert repo is not None and len(list_files(connection, repo.head)) == 300
+
+
+def test_the_lists_of_files_count_and_are_not_added_up_anew(store: Store) -> None:
+    with ada_at_a_hub(store, HubLimits(repo_bytes=15_000)) as client:
+        asked: list[str] = []
+        event.listen(store.engine, "before_cursor_execute", lambda *what: asked.append(what[2]))
+        answers = [commit(client, 10)]
+        for number in range(8):  # a byte each, and a row for every file that is there
+            answers.append(client.post("/api/models/ada/one/commit/main", content=file_lines("new", b"%d" % number)))
+        statuses = [answer.status_code for answer in answers]
+        assert statuses == [200] * 4 + [413] * 5 and "would take" in answers[-1].json()["error"]
+        assert not [said for said in asked if "sum(" in said and "commit_files" in said]
+    with store.read() as connection:
+        used = connection.scalar(select(repos.c.used_bytes).where(repos.c.name == "ada/one"))
+    lists = sum(LISTED_BYTES + 2 * 2 for _ in range(40)) + sum(LISTED_BYTES + 2 * 3 for _ in range(3))
+    assert used == len(DATA) + 3 + lists, "what was refused takes nothing"
 
 
 def test_commits_of_an_account_wait_for_each_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from palus.errors import StorageError
 from palus.store import Store, open_store
 from palus.store.derived import DERIVED, census, play_stats, ratings
 from palus.store.engine import REVISION, STEPS, is_current, open_engine, revision_of
-from palus.store.tables import blobs, derived_tables, entries, jobs, metadata
+from palus.store.tables import blobs, derived_tables, entries, jobs, metadata, repos
 
 FACTS = metadata.tables.keys() - {table.name for table in DERIVED}
 
@@ -65,6 +65,38 @@ def test_entries_of_an_older_palus_keep_the_entity_that_they_were(tmp_path: Path
     with store.read() as connection:
         columns = "sha256, file_sha256, computation"
         assert connection.execute(text(f"SELECT {columns} FROM entries")).one() == ("abc", "abc", None)
+    store.close()
+
+
+def test_what_repositories_of_an_older_palus_take_is_added_up_once(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'palus.db'}")
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(STEPS))
+        command.upgrade(config, "0015")
+        names = "id, name, key, kind, created_ms"
+        connection.execute(text(f"INSERT INTO accounts ({names}) VALUES (1, 'a', 'a', 'user', 1)"))
+        for repo in (1, 2):
+            row = f"{repo}, 'model', 1, 'a/{repo}', 'a/{repo}', 0, '{{}}', 0, 1, 1"
+            names = "id, kind, owner_id, name, key, private, card, downloads, created_ms, modified_ms"
+            connection.execute(text(f"INSERT INTO repos ({names}) VALUES ({row})"))
+        for sha256, size in (("x", 10), ("y", 100)):
+            names = "sha256, size, git_sha1, created_ms, pinned"
+            connection.execute(text(f"INSERT INTO blobs ({names}) VALUES ('{sha256}', {size}, '', 1, 0)"))
+        for number, sha256s in enumerate(("", "x", "xy", "y")):
+            row = f"'{number}', 1, {number}, '', '', 'a', 1"
+            names = "id, repo_id, number, title, message, author, created_ms"
+            connection.execute(text(f"INSERT INTO commits ({names}) VALUES ({row})"))
+            for sha256 in sha256s:
+                size = {"x": 10, "y": 100}[sha256]
+                row = f"'{number}', 'path{sha256}', '{sha256}', {size}, 0"
+                names = "commit_id, path, sha256, size, lfs"
+                connection.execute(text(f"INSERT INTO commit_files ({names}) VALUES ({row})"))
+    engine.dispose()
+    store = open_store(tmp_path)
+    with store.read() as connection:
+        used = connection.execute(select(repos.c.id, repos.c.used_bytes).order_by(repos.c.id)).all()
+    assert used == [(1, 10 + 100 + 4 * (300 + 2 * len("pathx"))), (2, 0)]
     store.close()
 
 

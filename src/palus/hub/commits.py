@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 MAIN = "main"
 DAY_MS = 24 * 3600 * 1000
+LISTED_BYTES = 300
+"""That a file takes in the list of each commit, beside its path, which the database has twice."""
 _REVISION = re.compile(r"[0-9a-f]{40}\Z")
 
 
@@ -147,8 +149,8 @@ def add_commit(
     _check_tree(after, limits)
     _check_history(connection, repo, limits)
     files = list(after.values())
+    _charge(connection, repo, {file.sha256 for file in before.values()}, files, limits)
     commit_id = write_commit(connection, repo.id, f"{repo.kind}/{repo.name}", head, message, author, files)
-    _check_quotas(connection, repo, limits)
     _publish_card(connection, store, repo.id, after)
     return commit_id
 
@@ -220,16 +222,21 @@ def _check_history(connection: Connection, repo: Repo, limits: HubLimits) -> Non
         raise RefusedRequestError(sentence, status=429)
 
 
-def _check_quotas(connection: Connection, repo: Repo, limits: HubLimits) -> None:
-    """Refuse, after the fact but inside the transaction, what would fill the repository or the owner's share."""
-    owner_id = connection.execute(select(repos.c.owner_id).where(repos.c.id == repo.id)).scalar_one()
-    joined = commit_files.join(commits).join(repos)
-    for what, limit, chosen in (
-        (repo.name, limits.repo_bytes, commits.c.repo_id == repo.id),
-        (f"all of {repo.owner}", limits.account_bytes, repos.c.owner_id == owner_id),
+def _charge(connection: Connection, repo: Repo, before: set[str], files: Sequence[File], limits: HubLimits) -> None:
+    """Add to what the repository takes, and refuse what would fill it or the owner's share.
+
+    What the head had not counts, also where an older commit had it. Nothing is added up anew: with every commit of a
+    long history that would keep all other writers waiting longer.
+    """
+    stored = sum({file.sha256: file.size for file in files if file.sha256 not in before}.values())
+    listed = sum(LISTED_BYTES + 2 * len(file.path.encode()) for file in files)
+    own = update(repos).where(repos.c.id == repo.id).values(used_bytes=repos.c.used_bytes + stored + listed)
+    row = connection.execute(own.returning(repos.c.used_bytes, repos.c.owner_id)).one()
+    of_owner = connection.scalar(select(func.sum(repos.c.used_bytes)).where(repos.c.owner_id == row.owner_id))
+    for what, size, limit in (
+        (repo.name, row.used_bytes, limits.repo_bytes),
+        (f"all of {repo.owner}", of_owner or 0, limits.account_bytes),
     ):
-        used = select(commit_files.c.sha256).select_from(joined).where(chosen)
-        size = connection.execute(select(func.sum(blobs.c.size)).where(blobs.c.sha256.in_(used))).scalar_one() or 0
         if size > limit:
             raise TooLargeError(
                 f"{what} would take {show_bytes(int(size))} with its history; {show_bytes(limit)} are allowed. "

@@ -18,13 +18,14 @@ GIB = 1 << 30
 class HubLimits:
     """The defaults suit a class on one machine. Bytes count what is stored: equal files are stored once.
 
-    file_bytes: of one file in the body of a commit. lfs_bytes: of one file by LFS. commit_bytes: of all files in the
-    body of one commit. json_bytes: of the body of any other request. body_grace_s, body_bytes_per_s: a body may take
-    the first, and a second more for so many bytes. repo_bytes, account_bytes: over all commits. day_bytes: new, per
-    account and 24 hours. commits_per_day: per repository. requests_per_s, request_burst: of one token, or one address
-    without a token. address_per_s, address_burst: of one address, whatever tokens it shows. bad_tokens_per_minute,
-    cards_per_minute: of one address. cards_at_once: checked for everybody. listings_per_s, listing_burst: pages of
-    lists of repositories, of one address. listings_at_once: made for everybody.
+    file_bytes: of one file in the body of a commit. lfs_bytes: of one file by LFS. commit_bytes: of all files in
+    the body of one commit. json_bytes: of the body of any other request. body_grace_s, body_bytes_per_s: a body may
+    take the first, and a second more for so many bytes. repo_bytes, account_bytes: over all commits, with their
+    lists of files (`palus.hub.commits.LISTED_BYTES`). day_bytes: new, per account and 24 hours. commits_per_day:
+    per repository. requests_per_s, request_burst: of one token, or one address without a token. address_per_s,
+    address_burst: of one address, whatever tokens it shows. bad_tokens_per_minute, cards_per_minute: of one
+    address. cards_at_once: checked for everybody. listings_per_s, listing_burst: pages of lists of repositories, of
+    one address. listings_at_once: made for everybody.
     """
 
     file_bytes: int = 256 * MIB

@@ -57,7 +57,7 @@ def create_repo(
         raise TooLargeError(f"{owner.name} owns {owned} repositories, the most that are allowed; delete one first")
     created_ms = now_ms()
     row = {"kind": kind, "owner_id": owner.id, "name": full, "key": full.lower(), "private": private, "card": "{}"}
-    times = {"downloads": 0, "created_ms": created_ms, "modified_ms": created_ms}
+    times = {"downloads": 0, "used_bytes": 0, "created_ms": created_ms, "modified_ms": created_ms}
     try:
         repo_id = connection.execute(insert(repos).values({**row, **times}).returning(repos.c.id)).scalar_one()
     except IntegrityError as error:  # a database with several writers: somebody was faster

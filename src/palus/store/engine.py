@@ -33,7 +33,7 @@ SETTINGS_FILE = "arena.json"
 """What an arena runs with, or ran with last: derived tables are functions of it too, so whoever recomputes them needs
 it."""
 BUSY_TIMEOUT_S = 30
-REVISION = "0015"
+REVISION = "0016"
 """Newest step."""
 
 STEPS = Path(__file__).with_name("migrations")

@@ -95,6 +95,7 @@ repos = Table(
     Column("downloads", BigInteger, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("modified_ms", BigInteger, nullable=False, comment="when head last moved"),
+    Column("used_bytes", BigInteger, nullable=False, comment="of its files with their history, and of their lists"),
     UniqueConstraint("kind", "key"),
 )
 
