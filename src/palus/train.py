@@ -293,6 +293,7 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
     if inference:  # nothing was learned, and what is there stays
         name = parts.folder.behaviors[0]
         return TrainingResult(parts.folder.root / f"{name}.onnx", parts.step, parts.wall_seconds, False)
+    parts.report.seconds = parts.wall_seconds  # test matches may have taken long since the last iteration
     if pressed:
         parts.report.tell("Learning was interrupted. Please wait while the graph is generated.")
         if parts.baselines.opponents:  # they are played for seconds, and who has pressed may press again, or kill

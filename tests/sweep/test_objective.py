@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from palus.arena.referee.result import PairingSummary
 from palus.config import load_run
+from palus.progress import PROGRESS, ProgressReader
+from palus.run.baselines import Baselines
 from palus.run.misfits import completed
 from palus.sweep.objective import MARKS, Objective, curve, is_over
+from palus.train import train
 
 RUN = {"kind": "run", "max_steps": {"A": 2000, "B": 1000}}
 
@@ -42,6 +47,30 @@ def test_by_minutes_it_is_the_time_that_counts() -> None:
     assert is_over([*lines, stopped | {"finished": True}], minutes=1)
     assert not is_over([*lines, stopped | {"seconds": 9e9}], minutes=0)
     assert not is_over([], minutes=1)
+
+
+def test_test_matches_that_outlast_the_budget_are_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose time is over while it plays its fixed opponents used it up: nothing is left to go on with."""
+    clock, late = time.perf_counter, [0.0]
+
+    def slow(_: Baselines, __: int, ___: float) -> dict[str, PairingSummary]:
+        late[0] += 60.0
+        return {}
+
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + late[0])
+    monkeypatch.setattr(Baselines, "evaluate_if_due", slow)
+    behavior = {
+        "trainer_type": "ppo", "hyperparameters": {"batch_size": 64, "buffer_size": 256}, "max_steps": 1_000_000,
+        "network_settings": {"hidden_units": 16, "num_layers": 1}, "time_horizon": 8, "summary_freq": 256,
+    }  # fmt: skip
+    tree: dict[str, Any] = {"behaviors": {"MenuToy": behavior}}
+    tree["palus"] = {"env": "MenuToy", "num_matches": 16, "matmul": "highest", "threads": 1, "max_minutes": 1.0}
+    tree["checkpoint_settings"] = {"run_id": "seed-0", "results_dir": str(tmp_path)}
+    (tmp_path / "run.yaml").write_text(json.dumps(tree))
+    assert train(load_run(tmp_path / "run.yaml")).steps == 256
+    _, lines = ProgressReader(tmp_path / "seed-0" / PROGRESS).news()
+    assert is_over(lines, minutes=1), lines[-1]
+    assert MARKS in curve(lines, Objective("reward"), minutes=1)
 
 
 def test_behaviors_and_opponents_count_alike_or_one_of_them_alone() -> None:

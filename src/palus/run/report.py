@@ -74,7 +74,8 @@ class Report:
         self.last_scores: dict[str, float] = {}
         self._log = ProgressWriter(folder.root / PROGRESS)
         self._failed = set[str]()  # what lacks lines, and was told of
-        self._seconds = 0.0
+        self.seconds = 0.0
+        """Of the run so far, as what is told next says; `advance` sets it."""
         self._progress: Progress | None = None
 
     def __enter__(self) -> Report:
@@ -125,7 +126,7 @@ class Report:
             self._postponed.do()
         trainees = [line.trainee for line in self.lines]
         finished = all(trainee.step >= trainee.behavior.max_steps for trainee in trainees)
-        self._note(kind="end", step=min(t.step for t in trainees), seconds=self._seconds, finished=finished)
+        self._note(kind="end", step=min(t.step for t in trainees), seconds=self.seconds, finished=finished)
         if self._progress is not None:
             self._progress.stop()
 
@@ -150,7 +151,7 @@ class Report:
         step: that it had come to, as it is shown; now: when it had, by `time.perf_counter`. performance: tag -> number,
         beside what its record says; statistics: for the last one alone.
         """
-        line, self._seconds = self.lines[number], seconds
+        line, self.seconds = self.lines[number], seconds
         line.pace.append((now, step))
         if self._progress is not None and line.task is not None:
             self._progress.update(line.task, completed=step, state=self._state(line, step, elo))
@@ -201,7 +202,7 @@ class Report:
 
     def _note_values(self, trainee: Trainee, step: int, values: Mapping[str, float]) -> None:
         names = {"learner": trainee.label, "policy": trainee.policy, "behavior": trainee.name}
-        self._note(kind="summary", **names, step=step, seconds=round(self._seconds, 3), values=finite(values))
+        self._note(kind="summary", **names, step=step, seconds=round(self.seconds, 3), values=finite(values))
 
     def _note(self, **line: Any) -> None:
         """One line of the progress file."""
