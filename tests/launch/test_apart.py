@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
 from obliging import oblige
-from processes import eventually
+from processes import children, eventually
 
 from palus.config import RunFile
 from palus.launch import apart
@@ -42,3 +44,32 @@ def test_a_run_that_dies_says_by_what(tmp_path: Path, monkeypatch: pytest.Monkey
         os.kill(process.pid, signal.SIGKILL)
         assert process.wait(10)
         assert process.ending == Ending("its process ended by SIGKILL before it was done", crashed=True)
+
+
+PRESSED = """
+import signal, sys
+from pathlib import Path
+from palus.config import RunFile
+from palus.launch.apart import training
+from palus.trust import NOBODY
+
+signal.signal(signal.SIGINT, lambda *_: print("pressed", flush=True))
+with training(RunFile(), Path(sys.argv[1]), resume=False, trust=NOBODY) as process:
+    print("started")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_ctrl_c_while_the_server_imports_the_training_stack_is_not_for_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PRESSED, str(tmp_path / "log")]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+        eventually(lambda: any("forkserver" in _words(child) for child in children(process.pid)), 120)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    assert (process.returncode, out, err) == (0, "pressed\nstarted\n", "")
+
+
+def _words(pid: int) -> str:
+    """What a process was started with."""
+    return Path(f"/proc/{pid}/cmdline").read_text()

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -106,6 +107,7 @@ def training(run: RunFile, log: Path, *, resume: bool, trust: Trust, berth: Bert
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["palus.train"])
+    _serve()
     told, tell = context.Pipe(duplex=False)
     args = (run, log, resume, trust, tell, berth)
     process = context.Process(target=_train, args=args, name=run.checkpoint_settings.run_id)
@@ -121,6 +123,16 @@ def training(run: RunFile, log: Path, *, resume: bool, trust: Trust, berth: Bert
     finally:
         own.kill()
         told.close()
+
+
+def _serve() -> None:
+    """Start the server where there is none; Ctrl-C in the terminal would end it while it imports."""
+    resource_tracker.ensure_running()  # which unblocks the signal when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -157,6 +169,7 @@ def found(berth: Berth, folder: Path) -> bool:
 def _train(run: RunFile, log: Path, resume: bool, trust: Trust, tell: Connection, berth: Berth | None) -> None:
     """In the child: train, and say how it ended."""
     os.setsid()  # Ctrl-C in the terminal is for the sweep, which passes on what it means
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # which the server blocks
     with log.open("ab", buffering=0) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
