@@ -49,6 +49,20 @@ def wait_for(condition, timeout_s=20):
         time.sleep(0.02)
 
 
+def test_ctrl_c_and_a_closed_terminal_do_not_reach_an_engine_that_starts(tmp_path):
+    """Before its launcher ignores them they would end it, and ViZDoom crashes when an engine ends in its start."""
+    late = tmp_path / "launcher.py"
+    signals = "; ".join(f"os.kill(os.getpid(), {number:d})" for number in (signal.SIGINT, signal.SIGHUP))
+    late.write_text(f"import os, runpy; {signals}; runpy.run_path({engine.launcher.__file__!r}, run_name='__main__')")
+    start = (
+        "import sys; from types import SimpleNamespace; from palus.envs import make_game; from palus.envs.doom import "
+        "engine; engine.launcher = SimpleNamespace(__file__=sys.argv[1]); game = make_game('doom_basic'); "
+        "game.reset(1); game.close()"
+    )
+    done = subprocess.run([sys.executable, "-c", start, late], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("delay_s", [None, 0.0, 0.03, 0.06, 0.12])
 def test_a_killed_owner_leaves_no_engine_and_no_file(tmp_path, delay_s):
     """delay_s: how long after the start began; None for a game in full play."""

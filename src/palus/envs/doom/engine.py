@@ -146,7 +146,7 @@ def _start(game: Any, folder: Path) -> Engine:
     try:
         os.write(script, f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n'.encode())
         game.set_vizdoom_path(f"/proc/self/fd/{script}")
-        with _one_fork_at_a_time(folder):
+        with _one_fork_at_a_time(folder), _undisturbed():
             game.init()
     finally:
         os.close(script)
@@ -172,6 +172,17 @@ def _one_fork_at_a_time(folder: Path) -> Iterator[None]:
     finally:
         through.set()
         watch.join()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Start what a closing terminal and Ctrl-C do not reach: they would end the child process before it has become the
+    launcher, which ignores them, and ViZDoom then crashes. ViZDoom's thread and its child have the mask of this one."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGHUP])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _release_after_fork(pid_file: Path, through: threading.Event) -> None:
