@@ -65,7 +65,7 @@ def arena(
         typer.Option(help="Address or network of a proxy whose X-Forwarded-For is believed; may be repeated."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=0, help="Processes that play on this machine. Default: cores minus one.")
+        int | None, typer.Option(min=0, max=1024, help="Processes that play on this machine. Default: cores minus one.")
     ] = None,
     game: Annotated[
         list[str] | None,
@@ -80,8 +80,10 @@ def arena(
         Literal["continuous", "rounds"], typer.Option(help="Play without pause, or the reference's rounds.")
     ] = "continuous",
     round_interval: Annotated[float, typer.Option(min=1, help="Seconds between rounds.")] = 4 * 3600.0,
-    season: Annotated[int, typer.Option(min=1, help="Number of the season that matches belong to.")] = 1,
-    repos_per_owner: Annotated[int, typer.Option(min=0, help="Ranked repositories per owner; 0: no limit.")] = 10,
+    season: Annotated[int, typer.Option(min=1, max=10**9, help="Number of the season that matches belong to.")] = 1,
+    repos_per_owner: Annotated[
+        int, typer.Option(min=0, max=10**9, help="Ranked repositories per owner; 0: no limit.")
+    ] = 10,
     pool: Annotated[Path | None, typer.Option(help="Also rank OWNER/NAME/<env>.onnx below this folder.")] = None,
     huggingface: Annotated[bool, typer.Option("--huggingface", help="Also rank models of huggingface.co.")] = False,
     database: Annotated[str | None, typer.Option(help="SQLAlchemy URL. Default: SQLite in --data.")] = None,

@@ -45,8 +45,12 @@ Outcome = Literal["better", "not better", "undecided"]
 def compare(
     a: Annotated[str, typer.Argument(help="Player A, the old one: file, folder or house bot.", metavar="A")],
     b: Annotated[str, typer.Argument(help="Player B, the new one.", metavar="B")],
-    elo0: Annotated[float, typer.Option(help="B counts as not better at this many points over A.")] = 0.0,
-    elo1: Annotated[float, typer.Option(help="B counts as better at this many points over A.")] = 35.0,
+    elo0: Annotated[
+        float, typer.Option(min=-4000, max=4000, help="B counts as not better at this many points over A.")
+    ] = 0.0,
+    elo1: Annotated[
+        float, typer.Option(min=-4000, max=4000, help="B counts as better at this many points over A.")
+    ] = 35.0,
     alpha: Annotated[float, typer.Option(help="Accepted chance of calling B better when it is not.")] = 0.05,
     beta: Annotated[float, typer.Option(help="Accepted chance of missing that B is better.")] = 0.05,
     max_pairs: Annotated[int, typer.Option(min=1, help="Stop undecided after this many mirrored pairs.")] = 2000,

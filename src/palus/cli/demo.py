@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.rule import Rule
 
+from palus.cli.options import MOST_MINUTES
 from palus.cli.output import percent, print_json, stderr, stdout
 
 if TYPE_CHECKING:
@@ -42,8 +43,10 @@ FEWEST_STEPS = 4_000_000
 
 
 def demo(
-    minutes: Annotated[float, typer.Option(help="Most minutes to train.")] = 6.0,
-    arena_minutes: Annotated[float, typer.Option(help="Most minutes of matches until the board is shown.")] = 1.5,
+    minutes: Annotated[float, typer.Option(min=0.01, max=MOST_MINUTES, help="Most minutes to train.")] = 6.0,
+    arena_minutes: Annotated[
+        float, typer.Option(min=0, max=MOST_MINUTES, help="Most minutes of matches until the board is shown.")
+    ] = 1.5,
     models: Annotated[list[Path] | None, typer.Option(help="Folder with strangers' models; may be repeated.")] = None,
     results_dir: Annotated[Path, typer.Option(help="Where the run and the arena go.")] = Path("results"),
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 1,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from palus.cli.options import MOST_MINUTES, MOST_STEPS
 from palus.cli.output import EXIT_INTERRUPTED, can_keep, matches_progress, print_json, stderr, stdout
 from palus.config import RunFile, load_run
 from palus.envs import GameSource, arena_games
@@ -49,9 +50,11 @@ A response that wins little proves little: a longer one, or another --config, ma
 def probe(
     model: Annotated[str, typer.Argument(help="File, folder, house bot or OWNER/NAME.", metavar="MODEL")],
     minutes: Annotated[
-        float | None, typer.Option(min=0.01, help="Training time; 10 where --steps is not given.")
+        float | None, typer.Option(min=0.01, max=MOST_MINUTES, help="Training time; 10 where --steps is not given.")
     ] = None,
-    steps: Annotated[float | None, typer.Option(min=1, help="Trainer steps; default: max_steps of the config.")] = None,
+    steps: Annotated[
+        float | None, typer.Option(min=1, max=MOST_STEPS, help="Trainer steps; default: max_steps of the config.")
+    ] = None,
     config: Annotated[
         str | None, typer.Option(help="Run file or preset that trains the response; default: the game's own.")
     ] = None,

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from palus.cli.options import FileFirst, TrustOption, told_where
+from palus.cli.options import MOST_MINUTES, MOST_STEPS, FileFirst, TrustOption, told_where
 from palus.cli.output import EXIT_INTERRUPTED, print_json, progress_bar, stderr, stdout, typed
 from palus.errors import ConfigError
 from palus.trust import Trust
@@ -80,8 +80,12 @@ def run(
     ] = None,
     trials: Annotated[int, typer.Option(min=1, help="Trials of the study, those of all machines together.")] = 30,
     seeds: Annotated[int, typer.Option(min=1, help="Runs per trial, averaged; all have the same seeds.")] = 1,
-    steps: Annotated[float | None, typer.Option(min=1, help="Trainer steps per run; default: its max_steps.")] = None,
-    minutes: Annotated[float, typer.Option(min=0, help="Minutes of each run at most; 0 means no limit.")] = 0.0,
+    steps: Annotated[
+        float | None, typer.Option(min=1, max=MOST_STEPS, help="Trainer steps per run; default: its max_steps.")
+    ] = None,
+    minutes: Annotated[
+        float, typer.Option(min=0, max=MOST_MINUTES, help="Minutes of each run at most; 0 means no limit.")
+    ] = 0.0,
     prune: Annotated[bool, typer.Option("--prune/--no-prune", help="End trials early that others outdo.")] = True,
     name: Annotated[str | None, typer.Option(help="Name of the study and of its folder; default: the file's.")] = None,
     results_dir: Annotated[Path, typer.Option(help="Where the sweep's folder is.")] = Path("results"),

@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from palus import envs
 from palus.cli.live import live_page
-from palus.cli.options import TrustOption, check_trust, told_where
+from palus.cli.options import MOST_MINUTES, TrustOption, check_trust, told_where
 from palus.cli.output import print_json, stderr
 from palus.config import RunFile, dump_run, load_run, notes, preset_names
 from palus.config.load import plain
@@ -67,7 +67,11 @@ def train(
     force: Annotated[bool, typer.Option("--force", help="Replace the run of this id.")] = False,
     minutes: Annotated[
         float | None,
-        typer.Option(min=0.01, help="End within so many minutes: fewer steps, schedules and all, on a slow machine."),
+        typer.Option(
+            min=0.01,
+            max=MOST_MINUTES,
+            help="End within so many minutes: fewer steps, schedules and all, on a slow machine.",
+        ),
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only validate the run file and show what it means.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show a live page of the run while it trains.")] = False,

@@ -37,7 +37,7 @@ def unity_serve(
         ),
     ] = None,
     num_matches: Annotated[int, typer.Option(min=1, max=4096, help="Matches side by side, for each area.")] = 1,
-    timeout_wait: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for a trainer.")] = 60.0,
+    timeout_wait: Annotated[float, typer.Option(min=0.1, max=1e6, help="Seconds to wait for a trainer.")] = 60.0,
     write_executable: Annotated[
         Path | None, typer.Option(help="Write a script that is such an executable to this file, and end.")
     ] = None,
