@@ -145,6 +145,17 @@ def test_whoever_waits_for_a_silent_worker_hears_ctrl_c(asynchronous, tmp_path) 
         assert s.save()["counter"] == 1 and lost(s) == (0, 0)
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_ctrl_c_is_heard_while_games_of_the_main_process_are_put_out_of_step(asynchronous) -> None:
+    settings, asked = {"workers": 0, "asynchronous": asynchronous, "decorrelate": True}, []
+    with counting_collector(16, horizon=16, sampling=settings) as s:
+        s.stopped = lambda: len(asked) == 3 or bool(asked.append(True))
+        with pytest.raises(StoppedEarly):
+            s.collect()
+        s.stopped = lambda: False
+        assert s.save()["counter"] == 1 and lost(s) == (0, 0)
+
+
 def test_games_that_take_longer_to_get_out_of_step_than_the_timeout_are_alive() -> None:
     told: list[str] = []
     settings = {"workers": 1, "timeout": 4.0, "decorrelate": True}

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
@@ -228,8 +228,11 @@ class _Worker:
 class InlineWorker:
     """No workers: orders are carried out here, when somebody listens."""
 
-    def __init__(self, assignment: Assignment, layout: Layout, tables: Sequence[Table]) -> None:
-        self._stepper = Stepper(assignment, layout, tables, assignment.make)
+    def __init__(
+        self, assignment: Assignment, layout: Layout, tables: Sequence[Table], alive: Callable[[], object]
+    ) -> None:
+        """alive: as `Stepper` takes it; what it raises, `hear` raises."""
+        self._stepper = Stepper(assignment, layout, tables, assignment.make, alive)
         self._orders: deque[Restart | StepOrder] = deque()
         self._bell = threading.Event()
 

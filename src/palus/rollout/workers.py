@@ -98,8 +98,9 @@ class WorkerCollector:
             tables = layout.tables(memory)
             self._warm_up = _warm_up(settings, self.plan, share, horizon)
             self._workers = _workers(
-                make, settings, self.plan, layout, self._memory, tables, seed, share, cores, self._warm_up
-            )
+                make, settings, self.plan, layout, self._memory, tables, seed, share, cores, self._warm_up,
+                self._end_early,
+            )  # fmt: skip
         except BaseException:
             os.close(self._memory)
             raise
@@ -138,7 +139,7 @@ class WorkerCollector:
         """Play on for one page; pages that hold nothing but losses are passed over.
 
         Raises WorkerError when workers cannot be kept alive, EnvError when a game breaks its contract, StoppedEarly
-        when `stopped` says so while workers are silent.
+        when `stopped` says so while workers are silent, or games are put out of step without any.
         """
         self.release()
         if not self._started:
@@ -224,9 +225,13 @@ class WorkerCollector:
                     f"{vain} workers were lost before a rollout was complete, more than palus.sampling.max_restarts: "
                     f"{self._max_restarts}. The last one, {self._rounds.tally.last}"
                 )
-            if self._rounds.idle and self.stopped():
-                raise StoppedEarly
+            if self._rounds.idle:
+                self._end_early()
         self._rounds.weigh()
+
+    def _end_early(self) -> None:
+        if self.stopped():
+            raise StoppedEarly
 
     @property
     def in_play(self) -> set[int]:
@@ -352,8 +357,9 @@ def _workers(
     share: Share,
     cores: Sequence[int | None],
     warm_up: int,
+    alive: Callable[[], object],
 ) -> Workers:
-    """Start whatever steps the games."""
+    """Start whatever steps the games. alive: called while games of the main process are put out of step."""
     assignments = [
         Assignment(
             worker=worker,
@@ -368,4 +374,4 @@ def _workers(
     ]
     if plan.workers:
         return WorkerPool(assignments, layout, memory, timeout_s=settings.timeout, max_restarts=settings.max_restarts)
-    return InlineWorker(assignments[0], layout, tables)
+    return InlineWorker(assignments[0], layout, tables, alive)
