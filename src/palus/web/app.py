@@ -66,7 +66,7 @@ def make_app(
 ) -> FastAPI:
     """The application over a store. The caller serves it and closes the store afterwards.
 
-    arena: games, mode and season to show. extra_routers: routes that come before the pages, such as the
+    arena: games, mode and season to show. extra_routers: routes that come before all others, such as the
     workers'. site: folder of built pages, by default the package's own. names: under which it answers, besides
     addresses in numbers; by default localhost.
     """
@@ -92,12 +92,12 @@ def make_app(
     app.add_middleware(Guard, routes=route_limits(limits, hub_limits), limits=hub_limits)
     app.add_middleware(SecurityHeaders)
     install_faults(app, site)
+    for router in extra_routers:  # first: workers ask more often than all others
+        app.include_router(router)
     app.include_router(make_events_router(events))
     app.include_router(make_downloads_router(exports))
     app.include_router(make_api_router(answers))
     include_hub(app, store, hub_limits)
-    for router in extra_routers:
-        app.include_router(router)
     app.include_router(make_room_router(store))
     # last: /{owner}/{name} would swallow others
     app.include_router(make_pages_router(site, partial(find_model, answers)))
