@@ -112,6 +112,15 @@ def test_what_is_no_number_is_not_hidden(wrong):
     assert not by_bias[7].isfinite()
 
 
+def test_small_numbers_have_the_codes_of_large_ones():
+    """Slopes of a minibatch's mean are a millionth and less."""
+    x, weight, bias, slope = case(20)
+    weights, none, factor = Int16Weights(weight), torch.zeros_like(bias), 2.0**-40
+    assert torch.equal(product(x * factor, weight, none, weights), product(x, weight, none, weights) * factor)
+    for small, large in zip(gradients(x, weight, bias, slope * factor), gradients(x, weight, bias, slope), strict=True):
+        assert torch.equal(small, large * factor)
+
+
 def test_zeros_and_numbers_that_are_nearly_zero_are_no_trouble():
     x, weight, bias, slope = case(20)
     for factor in (0.0, 1e-36):
