@@ -169,8 +169,8 @@ def multiply(
 
 @njit(cache=True, nogil=True)
 def encode_rows(x: F32, along: F32, codes: AnyArray, scales: F32) -> None:
-    """Codes of x * along, row by row. x: [R, K]; along: [K]; codes: [spans, >= R, SPAN], 0 beyond K;
-    scales: [>= R]. Rows that x has not stay as they are."""
+    """Codes of x * along, row by row. x: [R, K]; along: [K]; codes: [spans, >= R, SPAN]; scales: [>= R]. What x has
+    not stays as it is."""
     half, most = np.float32(MOST + 0.5), np.float32(MOST)
     R, K = x.shape
     for r in range(R):
@@ -186,8 +186,6 @@ def encode_rows(x: F32, along: F32, codes: AnyArray, scales: F32) -> None:
             part, factors = row[first : first + known], along[first : first + known]
             for k in range(known):
                 own[k] = np.int16(np.int32(part[k] * factors[k] * per + half) - MOST)  # what is cut is positive
-            for k in range(known, SPAN):
-                own[k] = 0
 
 
 @njit(cache=True, nogil=True)
