@@ -140,6 +140,20 @@ def test_who_takes_over_another_has_its_form_and_rating_and_what_it_was_joins_it
     assert made.take_over(1, 0, nothing) == []  # what it was is there already
 
 
+def test_who_took_over_another_has_no_points_that_what_it_was_has_scored_against_the_other() -> None:
+    made = league("main", "main")
+    at(made, 0, 0)
+    book = Book(made)
+    book.follow()
+    book.rate(play(made, 1, FROZEN, 0.0, 3))
+    assert at(made, 0, 40) == [] and made.take_over(1, 0, nothing) == [2]
+    book.follow()
+    assert book.training == {(FROZEN, FROZEN + 2): (3.0, 3)}
+    book.rate(play(made, 1, FROZEN + 2, 0.5, 1))
+    book.assess()
+    assert book.values(1)["Self-play/Win Rate/Latest"] == 0.5  # not 3.5 of 4: it was another who lost to its weights
+
+
 def test_a_restored_league_with_roles_goes_on_as_if_it_had_never_stopped() -> None:
     one, two = league(*ROLES), league(*ROLES)
     at(one, 0, 0, 0)
