@@ -71,18 +71,36 @@ def test_of_many_who_create_a_file_at_once_one_does(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["record"]  # nobody left anything half-written
 
 
-def test_bytes_are_on_the_disk_before_they_have_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    forced, fsync = list[tuple[int, int, bool]](), os.fsync
+@pytest.mark.parametrize("written", ["create", "replace", "send"])
+def test_bytes_are_on_the_disk_before_they_have_their_name(
+    tmp_path: Path, written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    depot, forced, fsync = Depot(str(tmp_path / "far")), list[tuple[int, int, bool]](), os.fsync
+    (tmp_path / "here").write_bytes(b"one")
+    record = tmp_path / "far" / "record"
 
     def noted(number: int) -> None:
         seen = os.fstat(number)
-        forced.append((seen.st_ino, seen.st_size, (tmp_path / "record").exists()))
+        forced.append((seen.st_ino, seen.st_size, record.exists()))
         fsync(number)
 
     monkeypatch.setattr(os, "fsync", noted)
-    assert Depot(str(tmp_path)).create("record", b"one")
-    assert forced == [((tmp_path / "record").stat().st_ino, 3, False)]
-    assert (tmp_path / "record").stat().st_mode & 0o777 == 0o644  # for the others who share the folder
+    write = {
+        "create": partial(depot.create, data=b"one"),
+        "replace": partial(depot.replace, data=b"one"),
+        "send": partial(depot.send, path=tmp_path / "here"),
+    }[written]
+    write("record")
+    assert forced == [(record.stat().st_ino, 3, False)]
+    assert record.stat().st_mode & 0o777 == 0o644  # for the others who share the folder
+    assert not depot.create("record", b"two") and len(forced) == 1, "nothing is written for a file that is there"
+
+
+def test_what_is_being_written_is_not_listed(tmp_path: Path) -> None:
+    depot = Depot(str(tmp_path))
+    depot.create("book/1.jsonl", b"one")
+    (tmp_path / "book" / ".2.jsonl.h1a2").write_bytes(b"tw")  # by another process just now
+    assert depot.list() == depot.list("book") == ["book/1.jsonl"]
 
 
 def test_a_storage_that_cannot_be_written_says_so(tmp_path: Path) -> None:

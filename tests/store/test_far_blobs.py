@@ -85,8 +85,8 @@ def test_nothing_is_visible_when_the_storage_does_not_take_it(tmp_path: Path) ->
 def test_copies_that_were_not_used_for_long_make_room(tmp_path: Path) -> None:
     store = BlobStore(tmp_path / "here", Depot(str(tmp_path / "far")), most_bytes=40)
     old, used, new = (store.put(bytes([k]) * 15).sha256 for k in range(3))
-    for sha256 in (old, used):
-        os.utime(store.path(sha256), (time.time() - 5000,) * 2)
+    for sha256, age_s in ((old, 5000), (used, 6000)):
+        os.utime(store.path(sha256), (time.time() - age_s,) * 2)
     store.local(used)
     store.put(bytes([9]) * 5)
     assert [store.path(sha256).exists() for sha256 in (old, used, new)] == [False, True, True]
