@@ -175,3 +175,9 @@ def test_a_layer_that_reads_observations_does_not_multiply_codes():
     network.learn_in_int16()
     coded = [layer.in_features for layer in network.modules() if isinstance(layer, Linear) and layer.coded is not None]
     assert coded == [512]  # the second one of two
+
+
+def test_wide_layers_of_whole_panels_gain_from_it():
+    assert Int16Weights.fit(torch.zeros(256, 512)) and Int16Weights.fit(torch.zeros(288, 256))
+    for narrow_or_odd in ((224, 512), (512, 224), (270, 512), (512, 272)):
+        assert not Int16Weights.fit(torch.zeros(narrow_or_odd))
