@@ -70,6 +70,17 @@ def test_whole_numbers_are_multiplied_exactly(shape):
     assert (found - exact).abs().max() < 1e-6 * exact.abs().max()
 
 
+def test_pictures_are_rounded_to_the_nearest_code():
+    (x, weight, bias, _), *sides = case(*SHAPES[2])
+    random = np.random.default_rng(1)
+    for tensor in (x, weight):
+        tensor.copy_(torch.from_numpy(random.integers(1 - MOST, MOST, tuple(tensor.shape)).astype(np.float32)))
+    x[:, :, 0, 0] = weight[:, :, 0, 0] = MOST  # so a code stands for itself
+    beside = x + 0.375 * torch.from_numpy(random.choice([-1.0, 1.0], tuple(x.shape)).astype(np.float32))
+    beside[:, :, 0, 0] = MOST
+    assert torch.equal(coded(beside, weight, bias, *sides), coded(x, weight, bias, *sides))
+
+
 def test_the_largest_sums_fit():
     (x, weight, bias, slope), *sides = case(*SHAPES[1])
     tensors = [torch.full_like(x, 3.0), torch.full_like(weight, 2.0), bias, torch.full_like(slope, -3.0)]
