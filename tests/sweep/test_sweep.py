@@ -105,6 +105,11 @@ def rate(run: RunFile) -> float:
     return float(run.behaviors["MenuToy"].hyperparameters.learning_rate)
 
 
+def number_of(run: RunFile) -> int:
+    """Of the trial that a run belongs to."""
+    return int(Path(run.checkpoint_settings.results_dir).name.removeprefix("trial-"))
+
+
 Make = Callable[..., Worker]
 
 
@@ -308,7 +313,7 @@ def test_hopeless_trials_end_early_and_pictures_show_all(
     worker: Make, tmp_path: Path, at_once: Callable[[Reward], None]
 ) -> None:
     """Each trial is worse than the one before: from the sixth on they are below the median once they are judged."""
-    at_once(lambda run, share: share - int(Path(run.checkpoint_settings.results_dir).name.removeprefix("trial-")))
+    at_once(lambda run, share: share - number_of(run))
     own = plan()
     done = worker(own, 7)
     assert done.work()
@@ -319,6 +324,32 @@ def test_hopeless_trials_end_early_and_pictures_show_all(
     assert sum(importances(done.study, own, 0).values()) == pytest.approx(1)
     names = {path.name for path in write_outcome(done.study, own, tmp_path)}
     assert names == {"best.yaml", "curves.png", "importances.png", "slices.png", "contours.png"}
+
+
+def test_a_trial_that_has_used_up_its_budget_is_complete_however_it_ends(
+    worker: Make, at_once: Callable[[Reward], None]
+) -> None:
+    """The sixth is as good as the others until its last mark, by which it is below their median."""
+    at_once(lambda run, share: min(share, 0.96) if number_of(run) == 5 else share)
+    done = worker(plan(), 6)
+    assert done.work()
+    assert [(row.state, row.values) for row in rows(done.study, done.plan)][4:] == [
+        ("complete", [1.0]), ("complete", [0.96])
+    ]  # fmt: skip
+
+
+def test_of_seeds_that_have_not_come_so_far_the_former_ones_stand(
+    worker: Make, at_once: Callable[[Reward], None]
+) -> None:
+    """Interrupted at a fifth of its second seed."""
+    at_once(lambda run, share: 10 * share + 4 * run.env_settings.seed)
+    own = worker(plan(seeds=2), 1)
+    own.stopped = lambda: any(trial.user_attrs.get("done", 0) > 0.5 for trial in own.study.trials)
+    assert not own.work()
+    told = own.study.trials[0].user_attrs
+    assert told["done"] == 0.6
+    curve = told["curves"]["reward"]
+    assert len(curve) == 20 and (curve["4"], curve["5"], curve["20"]) == (4.0, 2.5, 10.0)
 
 
 def test_pictures_go_beside_the_study_s_file(
