@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import torch
 
 from palus.config.appo import AppoNetworkSettings
 from palus.nn import int8
+from palus.nn.encoders import ResidualBlock
 from palus.nn.int8 import Grid, encode, int8_acting, largest_factor
+from palus.nn.layers import Activate, Chain, Convolution
 from palus.nn.network import Network
 from palus.types import ActionSpec, BehaviorSpec, Discrete, ObservationSpec
 
@@ -55,7 +58,36 @@ def test_codes_are_those_of_the_grid() -> None:
     assert grid.values[[100, 50]] == pytest.approx([0.0, -0.5], abs=1e-6)
     coarse = Grid.over(-1.0, 1.54, 127)
     assert coarse.zero == 50 and encode(x, coarse).tolist() == [50, 50, 50, 25, 127, 127, 0]
+    assert Grid.over(-0.996, 1.554).zero == 100  # the nearest one
     assert Grid.over(0.5, 1.0).zero == 0 and Grid.over(-1.0, -0.5).zero == 255  # 0 is always a number of the grid
+
+
+def test_sums_of_codes_are_rounded_and_end_where_the_grid_does() -> None:
+    x, y, out = np.array([0, 101, 255, 0], np.uint8), np.array([0, 50, 255, 40], np.uint8), np.empty(4, np.uint8)
+    int8._add(x, y, 0.5, 0.25, 1.0, out)
+    assert out.tolist() == [1, 64, 192, 11]  # 1, 64, 192.25, 11
+    int8._add(x, y, 0.5, 0.25, 1.5, out)
+    assert out.tolist() == [2, 65, 193, 12]  # 1.5, 64.5, 192.75, 11.5
+    int8._add(x, y, 1.5, -1.0, 0.0, out)
+    assert out.tolist() == [0, 102, 128, 0]  # 0, 101.5, 127.5, -40
+    int8._add(x, y, 1.0, 1.0, 0.0, out)
+    assert out.tolist() == [0, 151, 255, 40]
+
+
+def test_grids_reach_over_what_each_layer_gave_in_the_order_of_the_layers() -> None:
+    """A tenth further than it, and not below what the activation behind it tells apart."""
+    double, block = Convolution(1, 1, 1), ResidualBlock(1, "relu")
+    inner = [layer for layer in block.res_block_core if isinstance(layer, Convolution)]
+    with torch.no_grad():
+        for layer, weight, bias in zip((double, *inner), (2.0, 3.0, -1.0), (0.0, -1.0, 0.0), strict=True):
+            layer.weight.zero_()
+            layer.weight[0, 0, layer.kernel_size[0] // 2, layer.kernel_size[1] // 2] = weight
+            layer.bias.fill_(bias)
+        encoder: Any = SimpleNamespace(conv_head=Chain(double, Activate("elu"), block), mlp_layers=Chain())
+        ranges, features = int8._ranges(encoder, torch.tensor([1.0, -8.0]).reshape(2, 1, 1, 1))
+    given, doubled, tripled, negated, added = (-8.8, 1.1), (-4.0, 2.2), (0.0, 5.5), (-5.5, 0.0), (-3.3, -1.1)
+    np.testing.assert_allclose(ranges, [given, doubled, tripled, negated, added], atol=1e-5)
+    np.testing.assert_allclose(features, [[-3.0], [-1.0]], atol=1e-5)
 
 
 def test_every_cpu_with_avx2_has_products_of_seven_bits() -> None:
@@ -121,6 +153,19 @@ def test_the_newest_weights_act_and_foreign_ones_exactly(monkeypatch: pytest.Mon
     assert torch.equal(policy.act(pictures(16), states)[2], after)
     policy.load_arrays(policy.arrays())  # whose ranges nobody knows
     assert torch.equal(policy.act(pictures(16), states)[2], exact)
+
+
+@needs_products
+def test_new_grids_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for weights that have acted on the former ones."""
+    policy, states = network("convnet_simple", monkeypatch), torch.zeros(16, 512)
+    told = [policy.act(pictures(16), states)[2]]
+    for seed in (1, 5):
+        calibrate(policy, seed)
+        told.append(policy.act(pictures(16), states)[2])
+    assert not any(torch.equal(told[k], told[k - 1]) for k in range(3))
+    calibrate(policy, 1)
+    assert torch.equal(policy.act(pictures(16), states)[2], told[1])
 
 
 @needs_products
