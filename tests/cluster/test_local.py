@@ -8,16 +8,18 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Event
 
 import pytest
+from flaky_storage import Flaky, flaky  # noqa: F401
 from small_league import assert_whole, plan_of, read, wait, write_file
 from typer.testing import CliRunner
 
 from palus.cli import app
-from palus.cluster import local
-from palus.cluster.keeping import Keeper
+from palus.cluster import keeping, local
+from palus.cluster.keeping import Keeper, Tail
 from palus.cluster.plan import LeaguePlan
 from palus.errors import CheckpointError, ConfigError
 from palus.launch.apart import Ending, claimed, training
@@ -151,8 +153,8 @@ def test_a_league_is_not_begun_anew_while_a_run_of_it_trains(tmp_path: Path) -> 
         for name in plan.runs:
             OwnFiles(plan.folder(name)).add(plan.folder(name) / "x").write_text("of a former run")
             depot.create(part(name, 1), b"")
-        for keeping in (claimed(plan.folder("bob")), RunFolder(plan.folder("bob"), []).held()):
-            with keeping, pytest.raises(CheckpointError, match=r"cup/bob: .*is training just now"):
+        for kept in (claimed(plan.folder("bob")), RunFolder(plan.folder("bob"), []).held()):
+            with kept, pytest.raises(CheckpointError, match=r"cup/bob: .*is training just now"):
                 plan.clear()
         if storage is not None:
             line = {"time": time.time(), "steps": {}, "state": "training", "host": "elsewhere", "pid": 1}
@@ -184,30 +186,107 @@ def test_a_whole_league_that_is_begun_anew_keeps_nothing_of_runs_that_it_no_long
     assert not depot.list("book") and not any((plan.folder(name) / "x").exists() for name in ("ada", "third"))
 
 
+class Pauses(Event):
+    """Passes at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.asked.append(timeout or 0.0)
+        return self.is_set()
+
+
+class Dying(Keeper):
+    tries, ending = 0, Ending("it died", crashed=True)
+
+    def _train(self) -> Ending:
+        self.tries += 1
+        assert self.tries < 20
+        return self.ending
+
+
 def test_a_run_that_dies_again_and_again_is_tried_later_and_later(tmp_path: Path) -> None:
-    class Pauses(Event):
-        """Passes at once."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.asked: list[float] = []
-
-        def wait(self, timeout: float | None = None) -> bool:
-            self.asked.append(timeout or 0.0)
-            return self.is_set()
-
-    class Dying(Keeper):
-        tries = 0
-
-        def _train(self) -> Ending:
-            self.tries += 1
-            return Ending("it died", crashed=True)
-
     keeper = Dying(plan_of(write_file(tmp_path)), "ada", NOBODY, lambda line: None)
     keeper.stop = pauses = Pauses()
     assert keeper.keep().crashed and (keeper.tries, pauses.asked) == (5, [0.0, 15.0, 30.0, 45.0])
     stopped = Dying(keeper.plan, "ada", NOBODY, lambda line: stopped.stop.set())
     assert stopped.keep() == Ending() and stopped.tries == 1
+    for ending in (Ending(), Ending("its loss is not a number", diverged=True)):
+        over = Dying(keeper.plan, "ada", NOBODY, lambda line: None)
+        over.ending, over.stop = ending, Pauses()
+        assert over.keep() == ending and over.tries == 1
+
+
+def test_who_died_before_it_could_be_told_to_end_has_died(tmp_path: Path) -> None:
+    class Meanwhile(Dying):
+        def _train(self) -> Ending:
+            self.stop.set()
+            return super()._train()
+
+    told = list[str]()
+    assert Meanwhile(plan_of(write_file(tmp_path)), "ada", NOBODY, told.append).keep().crashed and not told
+
+
+def test_what_a_run_has_told_before_it_died_counts_and_a_storage_that_is_away_does_not(
+    tmp_path: Path,
+    flaky: Flaky,  # noqa: F811
+) -> None:
+    class Telling(Dying):
+        def _train(self) -> Ending:
+            ending = super()._train()
+            if self.tries == 3:
+                Depot(flaky.place).create(part("ada", 1), b"")
+            flaky.away = self.tries >= 5
+            return ending
+
+    keeper = Telling(plan_of(write_file(tmp_path), storage=flaky.place), "ada", NOBODY, lambda line: None)
+    keeper.stop = pauses = Pauses()
+    assert keeper.keep().crashed and (keeper.tries, pauses.asked) == (8, [0.0, 15.0, 0.0, 0.0, 15.0, 30.0, 45.0])
+
+
+def test_who_is_told_to_end_is_asked_once_and_did_not_die_where_it_is_killed_for_not_listening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stubborn:
+        ending = Ending("its process ended by SIGKILL before it was done", crashed=True)
+        waited, asked, killed = 0, 0, False
+
+        def wait(self, timeout_s: float) -> bool:
+            self.waited += 1
+            assert self.waited < 9
+            if self.waited == 4:
+                keeper.abort.set()
+            return self.killed
+
+        def ask(self) -> None:
+            self.asked += 1
+
+        def kill(self) -> None:
+            self.killed = True
+
+    process = Stubborn()
+    monkeypatch.setattr(keeping, "training", lambda *_, **__: nullcontext(process))
+    keeper = Keeper(plan_of(write_file(tmp_path)), "ada", NOBODY, lambda line: None)
+    keeper.stop.set()
+    assert keeper.keep() == Ending()
+    assert (process.asked, process.waited) == (1, 5)
+
+
+def test_what_a_run_prints_is_followed_by_whole_lines_from_now_on(tmp_path: Path) -> None:
+    log = tmp_path / "ada.log"
+    early = Tail(log)
+    assert early.lines() == []
+    log.write_bytes(b"of yesterday\n")
+    late = Tail(log)
+    told = []
+    for data in (b"one\ntw", b"", b"o\nthree\n"):
+        with log.open("ab") as file:
+            file.write(data)
+        told.append(late.lines())
+    assert told == [["one"], [], ["two", "three"]]
+    assert early.lines() == ["of yesterday", "one", "two", "three"]
 
 
 def test_a_run_whose_only_checkpoint_is_out_of_reach_ends_as_one_that_died(tmp_path: Path) -> None:
