@@ -16,6 +16,7 @@ import yaml
 from torch.distributed import TCPStore
 from typer.testing import CliRunner
 
+import palus
 from palus.cli import app
 from palus.config import load_run
 from palus.launch.link import Link
@@ -64,8 +65,9 @@ def run_file(tmp_path: Path, game: str, **changes: Any) -> list[str]:
 
 
 def environment() -> dict[str, str]:
+    """With the sources that the test runs with, wherever another palus may be installed."""
     here = Path(__file__).parents[1]
-    path = os.pathsep.join(map(str, (here, here / "rollout", here / "learn")))
+    path = os.pathsep.join(map(str, (Path(palus.__file__).parents[1], here, here / "rollout", here / "learn")))
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
@@ -200,14 +202,45 @@ for first in (0, 1):
 """
 
 
-def test_ranks_that_start_again_do_not_call_those_of_before() -> None:
-    """torchrun keeps one store for all its starts, and a rank that comes late finds the dead one's address in it."""
+def of_one_store(program: str, ranks: int) -> str:
+    """What a program prints that forks so many ranks, which meet in a store that is not theirs, as torchrun's."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    told = {"WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port}
+    told = {"WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port}
     told |= {"TORCHELASTIC_RUN_ID": "test", "TORCHELASTIC_USE_AGENT_STORE": True}
     own = environment() | {name: str(value) for name, value in told.items()}
-    met = subprocess.run([sys.executable, "-c", MEET], env=own, text=True, stdout=subprocess.PIPE, timeout=60)
-    assert met.stdout == "[3.0, 3.0, 3.0]\n" * 4
+    return subprocess.run(
+        [sys.executable, "-c", program], env=own, text=True, stdout=subprocess.PIPE, timeout=60
+    ).stdout
+
+
+def test_ranks_that_start_again_do_not_call_those_of_before() -> None:
+    """torchrun keeps one store for all its starts, and a rank that comes late finds the dead one's address in it."""
+    assert of_one_store(MEET, 2) == "[3.0, 3.0, 3.0]\n" * 4
+
+
+FOUR = """
+import os, torch
+from palus.learn.ranks import Ranks
+
+rank = next((rank for rank in (1, 2, 3) if os.fork() == 0), 0)
+os.environ["RANK"] = str(rank)
+ranks = Ranks.joined()
+joined, big = ranks.waited, 2.0**24  # beside which 1 is rounded away
+told = torch.ones(5)
+told[rank] = big
+told[4] = (big, -big, 1.0, 1.0)[rank]
+ranks.sum(told)
+said = ranks.gather(10 * rank), ranks.first(10 + rank)
+os.write(1, f"{(told - big).tolist()} {said} {ranks.waited > joined}\\n".encode())  # in one piece
+for _ in range(3 if rank == 0 else 0):
+    os.wait()
+"""
+
+
+def test_four_ranks_add_up_as_a_tree_of_neighbours_and_tell_each_other_in_their_order() -> None:
+    """(big + 1) + (1 + 1) and (big - big) + (1 + 1); one after another, or by other neighbours, something else."""
+    told = f"{[2.0] * 4 + [2.0 - 2.0**24]} {([0, 10, 20, 30], 10)} True\n"
+    assert of_one_store(FOUR, 4) == told * 4
 
 
 def test_what_several_ranks_cannot_train_is_refused(tmp_path: Path) -> None:
