@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,36 @@ def test_evaluation_stands_apart_from_training() -> None:
     assert [FROZEN + 1, FROZEN, 1.0, 1] in page["evaluation"]
     assert [row for row in page["training"] if row[0] == 0] == [[0, FROZEN + 1, 1.0, 1]]
     assert page["members"] == [{"id": BASELINE, "name": "goalkeeper", "behavior": ""}]
+
+
+def test_opponents_of_evaluation_have_ids_of_their_own_and_a_new_snapshot_takes_over_what_was_scored() -> None:
+    book = opened(1)
+    for name, points in (("goalkeeper", 7.5), ("striker", 2.0), ("goalkeeper", 2.5)):
+        book.evaluated(0, name, points, 10)
+    at(book.league, 10)
+    book.follow()
+    assert book.evaluation == {(FROZEN + 1, BASELINE): (10.0, 20), (FROZEN + 1, BASELINE + 1): (2.0, 10)}
+
+
+def test_a_policy_of_two_teams_that_differ_says_nothing_of_either() -> None:
+    made = league((0, 0, 1, 1), save_steps=1)
+    for step in (0, 2):
+        at(made, step)
+    book = Book(made)
+    book.follow()
+    book.rate([FinishedMatch(0, (1.0, 0.0), (LEARNER, old(0), LEARNER, old(1)))])
+    assert not book.training and {(mu, sigma) for _, mu, sigma in book.state_dict()["skills"]} == {(25.0, 25.0 / 3)}
+    book.rate([FinishedMatch(0, (1.0, 0.0), (LEARNER, LEARNER, old(0), old(1)))])
+    believed = {policy: mu for policy, mu, _ in book.state_dict()["skills"]}
+    assert not book.training and believed[0] > 25.0 > max(believed[FROZEN], believed[FROZEN + 1])
+
+
+def test_snapshots_have_the_elo_that_the_league_knows_and_one_of_the_present_is_none() -> None:
+    book = opened()
+    book.league.snapshots[0].elo = 1250.0
+    book.league.snapshots[2] = replace(book.league.snapshots[1], present=True)
+    book.follow()
+    assert [(s["id"], s["elo"]) for s in told(book)["snapshots"]] == [(FROZEN, 1250.0), (FROZEN + 1, 1200.0)]
 
 
 def test_the_mix_is_who_was_met_since_the_last_summary() -> None:
