@@ -53,3 +53,8 @@ def test_tensors_of_the_cpu_are_the_arrays():
     array = CPU.zeros((2, 3), np.float32)
     CPU.tensor(array)[0, 1] = 5
     assert array.tolist() == [[0, 5, 0], [0, 0, 0]]
+
+
+def test_passes_are_as_long_as_a_cache_or_as_launching_asks_for():
+    device = Placement(torch.device("meta"), compiled=False)
+    assert [place.rows(pictures) for place in (CPU, device) for pictures in (False, True)] == [2048, 2048, 65536, 8192]
