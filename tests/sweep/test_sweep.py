@@ -11,10 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from postgres import postgres_server, postgres_url  # noqa: F401
@@ -24,12 +24,13 @@ from typer.testing import CliRunner
 pytest.importorskip("optuna", reason="sweeps take palus[sweep]")
 
 import optuna
+from optuna.trial import TrialState
 
 from palus.cli import app
 from palus.config import RunFile, load_run
 from palus.config.source import Source
 from palus.errors import ConfigError, PalusError
-from palus.launch.apart import Ending
+from palus.launch.apart import Ending, claimed
 from palus.progress import PROGRESS, ProgressWriter
 from palus.run.folder import RunFolder
 from palus.sweep import study as study_module
@@ -62,7 +63,7 @@ def plan(space: str = f"{RATE}: {{log: [1e-6, 1]}}\n{EPOCHS}: {{int: [1, 4]}}\n"
     return replace(Plan(RUN, read_space(Source("space.yaml", space)), (Objective("reward"),)), **others)
 
 
-Reward = Callable[[RunFile, float], float]
+Reward = Callable[[RunFile, float], float | None]
 
 
 class Quick:
@@ -394,6 +395,54 @@ def test_runs_that_report_no_such_number_end_the_sweep(
     at_once(lambda run, share: 0.0)
     with pytest.raises(PalusError, match=r"the first 3 trials all failed.*reported no group_reward, but Environment"):
         worker(plan(objectives=(Objective("group_reward"),)), 9).work()
+
+
+def test_a_sweep_whose_first_trial_was_good_outlives_any_number_that_fail(
+    worker: Make, at_once: Callable[[Reward], None]
+) -> None:
+    at_once(lambda run, share: share if number_of(run) == 0 else None)
+    done = worker(plan(prunes=False), 5)
+    assert done.work()
+    assert [row.state for row in rows(done.study, done.plan)] == ["complete", *["failed"] * 4]
+
+
+def test_a_run_that_diverges_is_pruned_and_says_why(
+    worker: Make, at_once: Callable[[Reward], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its numbers were to blame: the sampler learns from it, which it does not from one that failed."""
+    at_once(lambda run, share: share)
+    monkeypatch.setattr(Quick, "ending", Ending("its loss is no number", diverged=True))
+    done = worker(plan(), 1)
+    assert done.work()
+    [row] = rows(done.study, done.plan)
+    assert (row.state, row.why) == ("pruned", "it diverged: its loss is no number")
+
+
+def test_who_asks_for_fewer_trials_leaves_those_of_others_alone(
+    worker: Make, at_once: Callable[[Reward], None]
+) -> None:
+    at_once(lambda run, share: share)
+    done = worker(plan(), 2)
+    assert done.work()
+    done.study.enqueue_trial({RATE: 1e-3, EPOCHS: 1})  # by one who asks for more
+    assert worker(plan(), 2).work()
+    assert [row.state for row in rows(done.study, done.plan)] == ["complete", "complete", "waiting"]
+
+
+@pytest.mark.parametrize(("trains", "taken"), [(None, "1"), (1, "0")])
+def test_a_repeated_trial_goes_on_from_the_newest_files_in_which_nobody_trains(
+    worker: Make, tmp_path: Path, trains: int | None, taken: str
+) -> None:
+    own, folders = worker(plan(), 1), [trial_folder(tmp_path, number) for number in range(4)]
+    own.study.add_trial(optuna.create_trial(state=TrialState.FAIL))  # beside the first one, which waits
+    own.study.add_trial(optuna.create_trial(state=TrialState.FAIL))
+    own.study.add_trial(optuna.create_trial(state=TrialState.WAITING, system_attrs={"retry_history": [1, 2]}))
+    for number in (1, 2):
+        folders[number].mkdir()
+        (folders[number] / "of").write_text(str(number - 1))
+    with claimed(folders[2]) if trains else nullcontext():
+        own._inherit(cast(Any, own.study.trials[3]), folders[3])
+    assert (folders[3] / "of").read_text() == taken
 
 
 @pytest.mark.parametrize("where", ["sqlite", "postgresql"])
