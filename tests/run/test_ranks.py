@@ -243,6 +243,29 @@ def test_four_ranks_add_up_as_a_tree_of_neighbours_and_tell_each_other_in_their_
     assert of_one_store(FOUR, 4) == told * 4
 
 
+LOST = """
+import os
+from palus.errors import RankError
+from palus.learn.ranks import Ranks
+
+rank = int(os.fork() == 0)
+os.environ["RANK"] = str(rank)
+ranks = Ranks.joined()
+if rank == 0:
+    os.wait()
+    try:
+        ranks.first(0), ranks.gather(0)
+    except RankError as error:
+        os.write(1, str(error).encode())
+os._exit(0)
+"""
+
+
+def test_who_has_lost_the_others_is_told_how_to_go_on() -> None:
+    told = of_one_store(LOST, 2)
+    assert told.startswith("rank 0 of 2 lost the others (") and "--resume-if-there goes on" in told
+
+
 def test_what_several_ranks_cannot_train_is_refused(tmp_path: Path) -> None:
     file = run_file(tmp_path, "ppo")[4]
     curious = ["behaviors.DuelToy.reward_signals.curiosity={}"]
