@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
+import os
 import threading
 from pathlib import Path
 
@@ -13,7 +16,7 @@ from typer.testing import CliRunner
 from palus.arena.ladder.settings import ArenaSettings, settings_of
 from palus.cli import app
 from palus.errors import StorageError
-from palus.store import Store, open_store
+from palus.store import Store, backup, open_store
 from palus.store.backup import back_up, restore
 from palus.store.derived import Standing, ratings
 from palus.store.engine import SETTINGS_FILE
@@ -138,6 +141,47 @@ def test_a_later_backup_copies_only_what_is_new(tmp_path: Path) -> None:
     store.blobs.remove(lost)
     (tmp_path / "backup" / "blobs" / lost[:2] / lost).unlink()
     assert back_up(store.folder, tmp_path / "backup").missing == (lost,)
+    store.close()
+
+
+def test_a_blob_that_is_removed_after_the_database_was_copied_is_in_the_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path / "data")
+    fill(store, 0, 3)
+    gone, copy = store.blobs.put(b"model 1" * 100).sha256, backup._copy_sqlite
+
+    def and_then_remove(source: Path, target: Path) -> None:
+        copy(source, target)
+        store.blobs.remove(gone)
+
+    monkeypatch.setattr(backup, "_copy_sqlite", and_then_remove)
+    made = back_up(store.folder, tmp_path / "backup")
+    assert (made.blobs, made.missing) == (3, ())
+    store.close()
+
+
+def test_a_backup_on_another_disk_is_copied_without_what_is_removed_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path / "data")
+    fill(store, 0, 3)
+    gone, forced, fsync = store.blobs.put(b"swept").sha256, list[int](), os.fsync
+
+    def link(source: Path, target: Path) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link") if source.name != gone else FileNotFoundError
+
+    def noted(number: int) -> None:
+        forced.append(os.fstat(number).st_ino)
+        fsync(number)
+
+    monkeypatch.setattr(os, "link", link)
+    monkeypatch.setattr(os, "fsync", noted)
+    made = back_up(store.folder, tmp_path / "backup")
+    assert (made.blobs, made.copied, made.missing) == (3, 3, ())
+    there = [path for path in (tmp_path / "backup" / "blobs").rglob("*") if path.is_file()]
+    assert {path.name for path in there} == {hashlib.sha256(path.read_bytes()).hexdigest() for path in there}
+    assert {path.stat().st_ino for path in (*there, tmp_path / "backup" / "palus.db")} <= {*forced}, "all on the disk"
     store.close()
 
 

@@ -24,7 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from palus import __version__
 from palus.errors import StorageError
-from palus.files import write_bytes, write_text
+from palus.files import force, write_bytes, write_text
 from palus.store.blobs import BlobStore
 from palus.store.depot import Depot
 from palus.store.engine import (
@@ -212,6 +212,7 @@ def _copy_blobs(source: Path, target: Path) -> int:
         except OSError:
             incoming = place.with_name(f".incoming-{place.name}")
             shutil.copyfile(path, incoming)
+            force(incoming)  # what is there by its name is never copied again
             incoming.replace(place)
         copied += 1
     return copied
