@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from flaky_storage import Flaky, flaky  # noqa: F401
 from killed_run import RUN, SETTINGS
+from test_league import filled, league, match
 
 from palus.config import load_run
 from palus.errors import CheckpointError, StorageError
-from palus.league.exchange import Berth, visitor_path
-from palus.league.records import LeagueRecord, home
-from palus.rollout.rollout import FinishedMatch, Seat
+from palus.league.exchange import Berth, Exchange, visitor_path
+from palus.league.records import LeagueRecord, Publication, home
+from palus.rollout.rollout import MEMBERS, FinishedMatch, Seat
 from palus.run.folder import OwnFiles
 from palus.store.depot import Depot
 from palus.train import Run
@@ -112,6 +113,49 @@ def test_who_dies_tells_nothing_twice_and_forgets_nothing(
         assert [one.number for one in record.snapshots] == list(range(len(record.snapshots)))
         go_on(again, 1)
         assert told(tmp_path).runs["ada"].matches == exchange.matches
+
+
+def test_a_checkpoint_holds_what_was_played_since_the_last_snapshot(tmp_path: Path) -> None:
+    file, made, exchange = tmp_path / "snapshot.npz", filled(1), Exchange(Berth(str(tmp_path), "ada"))
+    file.write_bytes(b"weights")
+    exchange.follow(made, lambda snapshot, number: file)
+    exchange.rate([match(0, 1.0), match(0, 0.5), match(0, 0.0)], made)
+    exchange.seal(made, {0: 10}, {0: 100})
+    again = Exchange(Berth(str(tmp_path), "ada"))  # it was killed here
+    again.load_state_dict(json.loads(json.dumps(exchange.state_dict())))
+    for one in (again, exchange):
+        one.publish(made, lambda number: file, {})
+    record = told(tmp_path).runs["ada"]
+    assert (record.parts, record.matches, record.step) == (1, 3, 10)
+    assert record.open["training"] == {("ada", "ada/0"): (1.5, 3)}
+    again.follow(made, lambda snapshot, number: file)
+    again.seal(made, {0: 20}, {0: 100})
+    again.publish(made, lambda number: file, {})
+    record = told(tmp_path).runs["ada"]
+    assert (record.parts, record.matches, record.step, len(record.snapshots)) == (2, 3, 20, 1)
+
+
+def test_visitors_have_ids_of_their_own_and_those_of_one_learner_its_number(tmp_path: Path) -> None:
+    exchange = Exchange(Berth(str(tmp_path), "ada"))
+    told = [
+        Publication(run, number, learner, "", "main", None, 1, 0, 1200.0, "0" * 64)
+        for run, number, learner in (("bob", 0, 0), ("eve", 0, 0), ("bob", 1, 1), ("bob", 0, 0), ("eve", 2, 0))
+    ]
+    visitors = [exchange._member(one) for one in told]
+    assert [visitor.learner for visitor in visitors] == [-1, -2, -3, -1, -2]
+    assert [visitor.policy - MEMBERS - 4096 for visitor in visitors] == [0, 1, 2, 0, 3]
+
+
+def test_files_of_the_last_checkpoint_stay_on_the_storage_and_those_before_go(tmp_path: Path) -> None:
+    made, exchange = league(), Exchange(Berth(str(tmp_path), "ada"))
+    same, other = tmp_path / "configuration.yaml", tmp_path / "checkpoint.pt"
+    same.write_bytes(b"settings")
+    for step in (1, 2):
+        other.write_bytes(b"weights of step %d" % step)
+        exchange.seal(made, {0: step}, {0: 100})
+        exchange.publish(made, lambda number: same, {path.name: path for path in (same, other)})
+    there = {hashlib.sha256(path.read_bytes()).hexdigest() for path in (same, other)}
+    assert {path.name for path in (tmp_path / "book" / "ada" / "files").iterdir()} == there
 
 
 def test_a_learner_that_has_begun_anew_is_told_as_such(tmp_path: Path) -> None:
