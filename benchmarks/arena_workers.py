@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import subprocess
 import sys
@@ -153,6 +154,7 @@ async def measure(
     sides = [house_player(name, ENV) for name in ("ball-chaser", "goalie-striker")]
     played = play_unit(Unit(ENV, 1, (sides[0], sides[1])))
     assert played.env.build_hash == env_build(ENV).build_hash
+    gc.freeze()  # to look through all that was made until here takes time in which answers wait to be read
     limits = httpx.Limits(max_connections=CONNECTIONS // CLIENTS, max_keepalive_connections=CONNECTIONS // CLIENTS)
     async with contextlib.AsyncExitStack() as stack:
         clients = [httpx.AsyncClient(base_url=url, limits=limits, timeout=60.0) for _ in range(CLIENTS)]

@@ -3,6 +3,7 @@ and what to type next."""
 
 from __future__ import annotations
 
+import gc
 import getpass
 import ipaddress
 import os
@@ -164,8 +165,10 @@ def _pages(
             pages.join(0.05)
         if not pages.is_alive():
             raise ArenaError("the arena's pages did not start; see the message above")
+        gc.freeze()  # nobody waits while all that was made until here is looked through for garbage
         yield pages
     finally:
+        gc.unfreeze()
         server.should_exit = True
         pages.join()
 
