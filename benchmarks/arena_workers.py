@@ -5,7 +5,7 @@
 One web process and one scheduler of `palus arena` on loopback; this process is all workers, on few connections. An
 idle one plays a game that nobody orders and asks again when it is told to. A busy one takes what lasts 30 s at 5 s a
 pair, waits that long, renews, and hands in reports whose seeds and players are those of its jobs, whose actions are
-those of one match that was played before. Without --database the store is SQLite.
+those of one match that was played before (two players of the house do play). Without --database the store is SQLite.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Workers:
                 await asyncio.sleep(PAIR_S * len(left[:REPORT_PAIRS]))
                 done, left = left[:REPORT_PAIRS], left[REPORT_PAIRS:]
                 reports = [
-                    {"job": job["job_id"], "secret": job["secret"], "report": self._report(job["payload"])}
+                    {"job": job["job_id"], "secret": job["secret"], "report": await self._report(job["payload"])}
                     for job in done
                 ]
                 self.clock.void += len((await self.post(number, "finish", {"reports": reports}))["void"])
@@ -113,8 +113,11 @@ class Workers:
                         number, "renew", {"jobs": [job["job_id"] for job in left], "secret": left[0]["secret"]}
                     )
 
-    def _report(self, payload: dict[str, Any]) -> dict[str, Any]:
+    async def _report(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """Canned, but between two players of the house, which the arena itself plays again and would know for false."""
         order = Unit.from_payload(payload)
+        if all(contender.house for contender in order.contenders):
+            return to_json(await asyncio.to_thread(play_unit, order))
         seed = int(pair_seeds(order.seed, 1)[0])
         told = []
         for leg, match in zip(order.legs, self._played.matches, strict=True):
