@@ -430,6 +430,7 @@ def hammer(what: str, folder: Path, tries: int, seed: int) -> None:
         str(Path(sys.base_prefix)),
         "/usr/lib",
         "/dev/null",
+        "<string>",  # where Python 3.13 looks for the source of a dataclass's code, to show a line of it
         str(Path(__file__).parents[1]),
     )
     allowed = {"open": lambda of: of.startswith(own) or of.isdigit(), "import": lambda of: of.startswith("encodings.")}

@@ -63,7 +63,11 @@ def test_a_replay_made_from_the_actions_shows_the_match_that_was_played(source: 
         kept = decode_replay(encode_replay([played])).recordings[0]
         np.testing.assert_array_equal(shown.frames, kept.frames)
         np.testing.assert_array_equal(shown.actions, kept.actions)
-        assert replace(shown, frames=kept.frames, actions=kept.actions) == kept
+        told = [
+            {name: value for name, value in vars(one).items() if name not in ("frames", "actions")}
+            for one in (shown, kept)
+        ]
+        assert told[0] == told[1]
         assert {event.kind for event in shown.events} >= {"kick"} and shown.names == tuple(
             side.entity.repo for side in record.sides
         )
