@@ -41,8 +41,10 @@ class Hub:
         if not token:
             _meter(self._requests, f"address {address}")
             return None
-        with self.store.read() as connection:
-            caller = authenticate(connection, token.strip()) if scheme.lower() == "bearer" else None
+        caller = None
+        if scheme.lower() == "bearer":
+            with self.store.read() as connection:
+                caller = authenticate(connection, token.strip())
         if caller is None:
             _meter(self._bad_tokens, address)
             raise NotSignedInError(INVALID_TOKEN)
