@@ -108,15 +108,13 @@ class Matches:
         result = Step(rewards[0], rewards[1], flags[0], flags[1], np.zeros(shape[0], np.bool_), points, stats)
         names = [behavior.name for behavior in spec.behaviors]
         self._looked[:] = False
-        for n, game in enumerate(self.games):
-            step = self._step(n, joined(spec, {name: own[n] for name, own in zip(names, actions, strict=True)}))
+        for n, (game, *own) in enumerate(zip(self.games, *actions, strict=True)):
+            step = self._step(n, joined(spec, dict(zip(names, own, strict=True))))
             result.reward[n], result.terminated[n], result.truncated[n] = step.reward, step.terminated, step.truncated
             if step.group_reward is not None:
                 result.group_reward[n] = step.group_reward
             if step.stats:
                 stats[n] = {agent: dict(numbers) for agent, numbers in step.stats.items()}
-            if step.truncated.any():
-                game.observe_final(joined(spec, self._finals[n]))
             result.match_over[n] = self._over[n] = step.over
             if step.over:
                 if (active[n] & ~(step.terminated | step.truncated)).any():
@@ -129,6 +127,8 @@ class Matches:
             else:
                 active[n] = game.active
         self._ended = result.truncated
+        for n in np.flatnonzero(result.truncated.any(1)).tolist():
+            self.games[n].observe_final(joined(spec, self._finals[n]))
         return result
 
     def _step(self, n: int, actions: Any) -> GameStep:

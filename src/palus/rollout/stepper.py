@@ -174,7 +174,8 @@ class Stepper:
         if step.truncated.any():
             self._look(split, env.observe_final, [table.aside for _, table in self._rows])
         over, ended = [], np.flatnonzero(step.match_over).tolist()
-        self._parameters[split].begin(ended)
+        if ended:
+            self._parameters[split].begin(ended)
         for n in ended:
             points = () if np.isnan(step.points[n]).any() else tuple(step.points[n].tolist())
             over.append(Over(games[n], points, games[n] not in self._partial))

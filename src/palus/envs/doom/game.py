@@ -58,6 +58,7 @@ class DoomGame:
         self._decisions = 0
         self._reward = np.zeros(environment.agents, np.float32)
         self._nobody: Bool = np.zeros(environment.agents, np.bool_)
+        self._goes_on = GameStep(self._reward, self._nobody, self._nobody, False)
 
     def reset(self, seed: int) -> None:
         """Start a new episode; single-player episodes repeat for the same seed. Raises EnvError: an engine is lost."""
@@ -84,28 +85,35 @@ class DoomGame:
     def step(self, actions: F32) -> GameStep:
         """Hold the buttons for `frameskip` tics. Raises EnvError when an engine is lost."""
         presses = [self._press(action) for action in actions]
-        single = self.recorder is not None
-        for player in self._players:
+        players, tics, first = self._players, self.spec.frameskip, self._decisions == 0
+        for player in players:
             player.reward = 0.0
-        for _ in range(self.spec.frameskip if single else 1):
-            self._together(lambda i: self._players[i].advance(presses[i], 1 if single else self.spec.frameskip))
-            if single:
-                self._together(lambda i: self._players[i].look())
+
+        def play(i: int) -> None:
+            players[i].advance(presses[i], tics)
+            players[i].conclude(first)
+
+        if self.recorder is None:
+            self._together(play)
+        else:
+            for _ in range(tics):
+                self._together(lambda i: players[i].advance(presses[i], 1))
+                self._together(lambda i: players[i].look())
                 self._record()
-        first = self._decisions == 0
+            self._together(lambda i: players[i].conclude(first))
         self._decisions += 1
-        self._together(lambda i: self._players[i].conclude(first))
         return self._result()
 
     def _result(self) -> GameStep:
         """Agents of a game end together."""
+        over, scale, limit = False, self.environment.reward_scale, self.environment.limit
         for i, player in enumerate(self._players):
-            self._reward[i] = player.reward * self.environment.reward_scale
-        over = any(player.finished for player in self._players)
+            self._reward[i] = player.reward * scale
+            over = over or player.finished
         length = self._decisions * self.spec.frameskip
-        late = 0 < self.environment.limit <= length
+        late = 0 < limit <= length
         if not (over or late):
-            return GameStep(self._reward, self._nobody, self._nobody, False)
+            return self._goes_on
         timed_out = all(player.timed_out for player in self._players)
         cut_by_engine = timed_out and (self.environment.limit > 0 or self.environment.timeout_truncates)
         ends = self._nobody, ~self._nobody
@@ -176,7 +184,7 @@ class DoomGame:
     def _run(self, call: Callable[[int], T]) -> list[T]:
         """Call for every agent at once: engines of a network game wait for each other."""
         if self._threads is None:
-            return [self._call(call, 0)]
+            return [call(0)]
         calls = [self._threads.submit(self._call, call, i) for i in range(self.environment.agents)]
         if not self._all_return(calls):  # one failed: its partners would wait for it
             for player in self._players:

@@ -39,9 +39,9 @@ class Nearest:
         """screen: [3, *source] uint8. out: [3, *target], contiguous. Raises ValueError when it is not."""
         if not out.flags.c_contiguous:
             raise ValueError(f"an output with strides {out.strides} would be a copy; expected a contiguous one")
-        np.take(screen, self._rows, axis=1, out=self._chosen, mode="clip")
+        screen.take(self._rows, 1, self._chosen, "clip")
         if self._kept is None:
-            np.take(self._chosen, self._columns, axis=2, out=out, mode="clip")
+            self._chosen.take(self._columns, 2, out, "clip")
         else:
             out.view(self._pixels)[...] = self._kept
 

@@ -72,6 +72,7 @@ class DoomPlayer:
         self.variables: F64 = np.zeros(0)
         self.reward = 0.0
         self._health = scenario.variables.index("HEALTH") if seat.environment.gathering else None
+        self._counts_squares = CELLS in scenario.variables
 
     def begin(self, seed: int) -> None:
         """Start a new episode."""
@@ -92,8 +93,9 @@ class DoomPlayer:
     def advance(self, buttons: list[float], tics: int) -> None:
         """Hold buttons for some tics of the current decision; more calls may follow before `conclude`."""
         if not self.finished:
-            self.reward += self.engine.game.make_action(buttons, tics)
-            self.finished = self.engine.game.is_episode_finished()
+            game = self.engine.game
+            self.reward += game.make_action(buttons, tics)
+            self.finished = game.is_episode_finished()
 
     def conclude(self, first: bool) -> None:
         """Take stock at the end of a decision. first: it was the episode's first, which is not shaped."""
@@ -117,7 +119,7 @@ class DoomPlayer:
     def _look(self) -> None:
         state = self.engine.game.get_state()
         self.screen, self.variables = state.screen_buffer, state.game_variables
-        if CELLS in self.seat.environment.scenario.variables:
+        if self._counts_squares:
             self._squares.add(square(self.variable("POSITION_X"), self.variable("POSITION_Y")))
             self.variables = np.append(self.variables, len(self._squares))
 
