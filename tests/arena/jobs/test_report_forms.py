@@ -22,8 +22,9 @@ from palus.arena.ladder.workers import StoreSource
 from palus.arena.locked.unit import MatchReport, Unit, UnitReport
 from palus.arena.locked.vet import vet
 from palus.arena.models.entity import house_player
-from palus.arena.referee.games import GAMES, EnvBuild, layout_of
-from palus.arena.referee.result import SCHEMA, MatchResult, Side
+from palus.arena.referee.games import GAMES, EnvBuild, env_build, layout_of
+from palus.arena.referee.result import SCHEMA, Cause, MatchResult, Side, Verdict, match_ids, verdict_events
+from palus.arena.referee.sampling import pair_seeds
 from palus.envs.recording import RecordedEvent
 from palus.errors import ArenaError, FalseReportError
 from palus.store import open_store
@@ -204,6 +205,40 @@ def test_a_report_that_contradicts_its_job_is_a_false_one(
     check_unit(order, honest)
     with pytest.raises(FalseReportError, match="the report"):
         check_unit(order, lie(honest))
+
+
+@pytest.mark.parametrize(
+    ("result", "players", "blamed"),
+    [
+        ("forfeit1", ("random", None), True),
+        ("forfeit2", ("random", None), False),
+        ("forfeit2", (None, "random"), True),
+        ("void", (None, "random"), True),
+        ("void", (None, None), False),
+    ],
+)
+@pytest.mark.parametrize("cause", ["timeout", "crash", "non_finite", "invalid"])
+def test_a_player_of_the_house_fails_in_no_honest_report(
+    result: Verdict, players: tuple[str | None, str | None], blamed: bool, cause: Cause
+) -> None:
+    models = (contender("ann/a", policy_model()), contender("bob/b", policy_model(seed=1)))
+    first, second = (
+        model if name is None else house_player(name, "SoccerTwos") for name, model in zip(players, models, strict=True)
+    )
+    order = Unit("SoccerTwos", 1, (first, second), season=1, rated=True, legs=(1,))
+    (seed,), sides = pair_seeds(1, 1).tolist(), order.sides(1)
+    match, unit = match_ids("SoccerTwos", seed, 1, sides)
+    events = verdict_events(layout_of("SoccerTwos"), result, cause, 0)
+    played = MatchResult(
+        match, unit, "SoccerTwos", seed, 1, sides, result, cause, (0, 0), 0, events, "2026-01-01T00:00:00+00:00", 1.0,
+        final_state="0" * 64,
+    )  # fmt: skip
+    report = UnitReport((MatchReport(played, b"", b""),), env_build("SoccerTwos"), "none")
+    if not blamed:
+        check_unit(order, report)
+        return
+    with pytest.raises(FalseReportError, match=r"palus/random is a player of the house, .* cannot fail"):
+        check_unit(order, report)
 
 
 @pytest.mark.parametrize(

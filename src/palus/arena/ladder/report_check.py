@@ -31,6 +31,7 @@ def check_unit(order: Unit, unit: UnitReport) -> None:
         )
     for leg, match in zip(order.legs, unit.matches, strict=True):
         _check_players(order, leg, match.result)
+        _check_fault(order, leg, match.result)
         _check_course(game_of(order.env), match)
         _check_bytes(game_of(order.env), match)
 
@@ -47,6 +48,18 @@ def _check_players(order: Unit, leg: int, result: MatchResult) -> None:
         raise FalseReportError(f"the report says that {_text(result.sides)} played; ordered was {_text(ordered)}")
     if (result.id, result.unit_id) != match_ids(order.env, seed, leg, ordered):
         raise FalseReportError(f"the report's match is called {result.id}, which is not the id of what was ordered")
+
+
+def _check_fault(order: Unit, leg: int, result: MatchResult) -> None:
+    """Whether who failed can fail: players of the house have no process, they play in the referee's own."""
+    sides = order.sides(leg)
+    at_fault = {"forfeit1": sides[:1], "forfeit2": sides[1:], "void": sides}.get(result.result, ())
+    for side in at_fault:
+        if side.entity.house is not None:
+            raise FalseReportError(
+                f"the report says {result.result} ({result.cause}); {side.entity.repo} is a player of the house, which "
+                "answers in the referee's own process and cannot fail"
+            )
 
 
 def _check_course(game: ArenaGame, report: MatchReport) -> None:
