@@ -68,8 +68,8 @@ def test_urgent_jobs_go_first_and_nothing_is_handed_out_twice(store: Store) -> N
 def test_a_worker_gets_only_work_of_games_that_it_can_play(store: Store) -> None:
     with store.write() as connection:
         queue.enqueue(connection, "pair", {"d": (99, {"n": 4, "env": "doom_duel"})}, now_ms=0)
-        assert queue.has_ready(connection, "w", ["doom_duel"], trusted=True)
-        assert not queue.has_ready(connection, "w", ["Tennis"], trusted=True)
+        assert queue.has_ready(connection, "w", ["doom_duel"], trusted=True, now_ms=0)
+        assert not queue.has_ready(connection, "w", ["Tennis"], trusted=True, now_ms=0)
         assert [job["n"] for job in map(json.loads, queue.open_payloads(connection, "pair", "doom_duel"))] == [4]
         assert queue.take(connection, "w", [], trusted=True, lease_s=LEASE_S, now_ms=0) == []
     assert take(store).payload["n"] == 2
@@ -144,12 +144,43 @@ def test_all_workers_of_an_account_together_hold_so_many_jobs(store: Store, monk
 
     def taken(worker: str, trusted: bool = False) -> int:
         with store.write() as connection:
-            ready = queue.has_ready(connection, worker, [ENV], trusted=trusted)
+            ready = queue.has_ready(connection, worker, [ENV], trusted=trusted, now_ms=0)
             got = queue.take(connection, worker, [ENV], trusted=trusted, lease_s=LEASE_S, now_ms=0, count=5)
             assert ready == bool(got)
             return len(got)
 
     assert [taken("eve/pc"), taken("eve/other"), taken("eve-x/pc"), taken("lab/pc", True)] == [1, 0, 1, 1]
+
+
+def test_what_an_account_gave_back_for_good_counts_as_held_until_a_trusted_worker_takes_it_or_for_a_day(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "ACCOUNT_JOBS", 2)
+    more = {f"pair:{n}": (0, {"n": n, "env": ENV}) for n in range(3, 9)}
+    with store.write() as connection:
+        queue.enqueue(connection, "pair", more, now_ms=0)
+
+    def taken(worker: str, trusted: bool = False, now_ms: int = 0) -> list[queue.Lease]:
+        with store.write() as connection:
+            ready = queue.has_ready(connection, worker, [ENV], trusted=trusted, now_ms=now_ms)
+            got = queue.take(connection, worker, [ENV], trusted=trusted, lease_s=LEASE_S, now_ms=now_ms, count=2)
+            assert ready == bool(got)
+            return got
+
+    def give_back(held: list[queue.Lease]) -> int:
+        with store.write() as connection:
+            for lease in held:
+                queue.give_back(connection, lease.job_id, lease.secret, "no", max_attempts=2, now_ms=0)
+        return len(held)
+
+    assert [give_back(taken(f"eve/{n}")) for n in range(5)] == [2, 2, 0, 0, 0]  # two pairs, each of them twice
+    assert [len(taken("lab/pc")), len(taken("eve-x/pc"))] == [2, 2]
+    assert [lease.payload["n"] for lease in taken("palus-1", trusted=True)] == [2, 1]
+    assert [give_back(taken("eve/pc")) for _ in range(3)] == [2, 2, 0]
+    with store.write() as connection:
+        queue.enqueue(connection, "pair", {"pair:9": (0, {"n": 9, "env": ENV})}, now_ms=1)
+    assert not taken("eve/pc", now_ms=queue.GIVEN_BACK_MS - 1)
+    assert len(taken("eve/pc", now_ms=queue.GIVEN_BACK_MS)) == 1  # no trusted worker came
 
 
 def test_a_job_that_no_trusted_worker_survives_fails_with_its_reason_and_the_queue_goes_on(store: Store) -> None:
@@ -176,7 +207,7 @@ def test_what_cannot_be_checked_later_and_what_others_gave_back_is_for_trusted_w
             queue.give_back(connection, held.job_id, held.secret, "no", max_attempts=3, now_ms=0)
     assert take(store, "lab/pc", trusted=False).payload["n"] == 1
     with store.write() as connection:
-        assert not queue.has_ready(connection, "w", games, trusted=False)
+        assert not queue.has_ready(connection, "w", games, trusted=False, now_ms=0)
         assert queue.take(connection, "lab/pc", games, trusted=False, lease_s=LEASE_S, now_ms=0) == []
         taken = queue.take(connection, "w", games, trusted=True, lease_s=LEASE_S, now_ms=0, count=5)
     assert [(lease.payload["n"], lease.attempts) for lease in taken] == [(4, 1), (2, 1), (3, 1)]

@@ -35,6 +35,9 @@ PRUNED_AT_ONCE = 5000
 
 ACCOUNT_JOBS = 1000
 """That the workers of one account, unless they are trusted, hold at once."""
+GIVEN_BACK_MS = 24 * 3_600_000
+"""Pairs that were ordered within so long count as held, too, while they wait for trusted workers because the account
+gave them back: it could else take and give back all that is ordered, for as long as it likes."""
 HELD_S = 300.0
 """For so long one of them holds a job, however often it renews: ten times what it takes at once."""
 
@@ -101,9 +104,10 @@ def take(
     """Lease the most urgent jobs that wait for such a worker, the oldest among equals: at most `count`.
 
     They share a secret and an end, and are closed one by one. Who is not trusted gets no more than `ACCOUNT_JOBS` for
-    all workers of its account, and can renew them for `HELD_S`: what it took would else be played by nobody.
+    all workers of its account, with what they gave back (`GIVEN_BACK_MS`), and can renew them for `HELD_S`: what it
+    took would else be played by nobody.
     """
-    count = count if trusted else min(count, ACCOUNT_JOBS - _count_held(connection, worker))
+    count = count if trusted else min(count, ACCOUNT_JOBS - _count_held(connection, worker, now_ms))
     query = select(jobs).where(_ready(worker, games, trusted)).order_by(jobs.c.priority.desc(), jobs.c.id)
     rows = connection.execute(query.limit(max(count, 0)).with_for_update(skip_locked=True)).all()
     secret = secrets.token_hex(16)
@@ -120,16 +124,17 @@ def take(
     return [Lease(row.id, told_kind(row.kind), json.loads(row.payload), secret, row.attempts + 1) for row in rows]
 
 
-def has_ready(connection: Connection, worker: str, games: Collection[str], *, trusted: bool) -> bool:
+def has_ready(connection: Connection, worker: str, games: Collection[str], *, trusted: bool, now_ms: int) -> bool:
     """Whether a job waits for a worker that can play these games, and may take another."""
     if connection.execute(select(jobs.c.id).where(_ready(worker, games, trusted)).limit(1)).first() is None:
         return False
-    return trusted or _count_held(connection, worker) < ACCOUNT_JOBS
+    return trusted or _count_held(connection, worker, now_ms) < ACCOUNT_JOBS
 
 
 def names_model(connection: Connection, account: str, sha256: str) -> bool:
     """Whether a job that a worker of this account holds now is done with a model of these bytes."""
-    named = select(jobs.c.id).where(_held_for(account), jobs.c.payload.contains(sha256))
+    held = _taken_by(account) & (jobs.c.state == "leased")
+    named = select(jobs.c.id).where(held, jobs.c.payload.contains(sha256))
     return connection.execute(named.limit(1)).first() is not None
 
 
@@ -255,14 +260,17 @@ def held_by(job_id: Any, secret: Any) -> ColumnElement[bool]:
     return and_(jobs.c.id == job_id, jobs.c.lease == secret, jobs.c.state == "leased")
 
 
-def _count_held(connection: Connection, worker: str) -> int:
-    """Jobs that a worker and all others of its account hold."""
-    held = select(func.count()).select_from(jobs).where(_held_for(account_of(worker)))
-    return connection.execute(held).scalar_one()
+def _count_held(connection: Connection, worker: str, now_ms: int) -> int:
+    """Jobs that a worker and all others of its account hold, or were the last to give back so often that those wait for
+    trusted workers."""
+    given_back = (jobs.c.state == "ready") & jobs.c.trusted_only & (jobs.c.created_ms > now_ms - GIVEN_BACK_MS)
+    held = _taken_by(account_of(worker)) & ((jobs.c.state == "leased") | given_back)
+    return connection.execute(select(func.count()).select_from(jobs).where(held)).scalar_one()
 
 
-def _held_for(account: str) -> ColumnElement[bool]:
-    return (jobs.c.state == "leased") & jobs.c.worker.startswith(f"{account}/", autoescape=True)
+def _taken_by(account: str) -> ColumnElement[bool]:
+    """Jobs that a worker of this account was the last to take."""
+    return jobs.c.worker.startswith(f"{account}/", autoescape=True)
 
 
 def told_kind(kind: Kind) -> JobKind:

@@ -117,7 +117,7 @@ class StoreSource:
         """At most so many jobs; none when nothing waits."""
         now, games, leases = now_ms(), games_of(self.about), list[Lease]()
         with self.store.read() as connection:
-            idle = not queue.has_ready(connection, self.worker, games, trusted=self.trusted)
+            idle = not queue.has_ready(connection, self.worker, games, trusted=self.trusted, now_ms=now)
             seen_ms = connection.scalar(select(workers.c.last_seen_ms).where(workers.c.name == self.worker)) or 0
             self.untended = untended(connection, now) if idle else None
         if idle and now - seen_ms < GREETING_MS:
