@@ -258,7 +258,8 @@ def train(
                 return _drive(parts, interrupted)
         finally:
             parts.close()
-            parts.write_timers()
+            if ranks.rank == 0:  # the others' folders have just gone
+                parts.write_timers()
             if parts.exchange is not None:
                 parts.exchange.greet(parts.steps, "stopped")
 

@@ -139,9 +139,13 @@ def summaries(root: Path) -> list[dict[str, float]]:
     return [{tag: x for tag, x in values.items() if not tag.startswith("Performance/")} for values in told]
 
 
-def test_two_ranks_end_in_the_bits_of_two_threads(tmp_path: Path) -> None:
+def test_two_ranks_end_in_the_bits_of_two_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And leave nothing but the run's folder."""
+    (own := tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(own))
     told = same_bits(tmp_path, "ppo", 2)
     assert "Finished at step" in told[0] and told[1] == ""
+    assert [path.name for path in own.glob("palus-*")] == []
 
 
 @pytest.mark.slow
