@@ -148,6 +148,12 @@ def test_two_ranks_end_in_the_bits_of_two_threads(tmp_path: Path, monkeypatch: p
     assert [path.name for path in own.glob("palus-*")] == []
 
 
+def test_ranks_that_were_stopped_tell_of_a_command_that_goes_on_with_them(tmp_path: Path) -> None:
+    """`palus train FOLDER/configuration.yaml --resume` is one process, which cannot."""
+    told = ended(start([*run_file(tmp_path, "ppo"), "palus.max_minutes=0.001"], 2))
+    assert "Stopped at step" in told[0] and "Continue:  the same command with --resume-if-there\n" in told[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("game", "ranks"), [("ppo", 4), ("poca", 2), ("poca", 4), ("appo", 2), ("appo", 4)])
 def test_ranks_end_in_the_bits_of_as_many_threads(game: str, ranks: int, tmp_path: Path) -> None:

@@ -293,7 +293,8 @@ def _train(
         f"{escape(str(result.model))}"
     )
     if not result.finished:
-        _hint("Continue:", f"palus train {shlex.quote(str(folder / 'configuration.yaml'))} --resume{trust.option}")
+        again = f"palus train {shlex.quote(str(folder / 'configuration.yaml'))} --resume{trust.option}"
+        _hint("Continue:", again if ranks.size == 1 else "the same command with --resume-if-there")
     first, *more = what_next(run, folder, trust)
     _hint("Next:", first)
     for command in more:
