@@ -44,6 +44,15 @@ def test_numbers_that_do_not_fit_each_other_are_refused(tmp_path: Path, override
         run_of(tmp_path, override)
 
 
+@pytest.mark.parametrize("written", ["off", "'off'", "Off"])
+def test_an_adaptive_rate_is_off_as_the_pages_write_it(tmp_path: Path, written: str) -> None:
+    run = run_of(tmp_path, f"hyperparameters.adaptive_learning_rate={written}")
+    behavior = run.behaviors["Doom"]
+    assert isinstance(behavior, AppoBehavior) and behavior.hyperparameters.adaptive_learning_rate == "off"
+    with pytest.raises(ConfigError, match="expected one of off, minibatch, epoch, found true"):
+        run_of(tmp_path, "hyperparameters.adaptive_learning_rate=on")
+
+
 def test_what_appo_does_another_way_is_refused_with_the_way(tmp_path: Path) -> None:
     (memory,) = unsupported(run_of(tmp_path, "network_settings.memory={sequence_length: 16}"))
     assert "sequences are time_horizon long" in memory

@@ -6,12 +6,17 @@ counterpart (docs/from-sample-factory.md lists both names).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from palus.config.network import ClippedHyperparameters, Memory, NetworkSettings
 from palus.config.section import Count, CountOrMinusOne, CountOrZero, Fraction, NotNegative, Positive, Section
+
+
+def _off(value: object) -> object:
+    """YAML 1.1 reads `off` without quotes as false."""
+    return "off" if value is False else value
 
 
 class AppoHyperparameters(
@@ -26,7 +31,7 @@ class AppoHyperparameters(
 ):
     """APPO."""
 
-    adaptive_learning_rate: Literal["off", "minibatch", "epoch"] = Field(
+    adaptive_learning_rate: Annotated[Literal["off", "minibatch", "epoch"], BeforeValidator(_off)] = Field(
         default="off", description="How often the rate follows the KL: / 1.5 above twice target_kl, x 1.5 below half."
     )
     target_kl: Positive = Field(default=0.008, description="KL per update that adaptive_learning_rate aims at.")
