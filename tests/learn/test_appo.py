@@ -1,4 +1,4 @@
-"""The APPO learner: losses by hand, memory, lag, threads, and that it continues where it was saved."""
+"""The APPO learner: memory, lag, threads, and that it continues where it was saved."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ import torch
 from sampled import appo_behavior
 from toys import Play, Recall, curve
 
-from palus.config.appo import AppoHyperparameters
 from palus.errors import DivergenceError
-from palus.learn.appo import APPO, Minibatch, Whole, clipped_value_loss, loss
-from palus.learn.losses import clipped_policy_loss
+from palus.learn.appo import APPO
 from palus.learn.returns import usable_decisions
 from palus.rollout.rollout import Rollout
-from palus.types import ActionSpec, Discrete
 
 VTRACE = ("hyperparameters.advantages=vtrace", "hyperparameters.normalize_returns=false")
 
@@ -27,67 +24,19 @@ def learner(*more: str, threads: int = 1) -> tuple[APPO, Play]:
     return appo, Play(appo, Recall())
 
 
-def test_the_policy_loss_clips_towards_one() -> None:
-    # epsilon 0.25: [0.8, 1.25]. min(2 x 1, 1.25) = 1.25; min(0.5 x -2, 0.8 x -2) = -1.6; -mean = 0.175
-    found = clipped_policy_loss(torch.tensor([2.0, 0.5]), torch.tensor([1.0, -2.0]), 1 / 1.25, 1.25)
-    assert found.item() == pytest.approx(0.175)
-
-
-def test_the_value_loss_takes_the_worse_of_moved_and_limited() -> None:
-    # V 3, old 1, clip 1 -> 2, target 4: max(1, 4) = 4. V 0, old 0, target 1: 1. Mean 2.5.
-    found = clipped_value_loss(torch.tensor([3.0, 0.0]), torch.tensor([1.0, 0.0]), torch.tensor([4.0, 1.0]), 1.0)
-    assert found.item() == pytest.approx(2.5)
-
-
-def test_the_whole_loss_by_hand() -> None:
-    # Two decisions with p = (1/2, 1/2) now and before; advantages 3 and 1 become 1 and -1; the third is not usable.
-    h = AppoHyperparameters(kl_coefficient=1.0, value_coefficient=0.5)
-    batch = Minibatch(
-        actions=torch.tensor([[0.0], [1.0]]), parameters=torch.zeros(2, 2), log_probs=torch.full((2,), -math.log(4)),
-        old_values=torch.tensor([1.0, 1.0]), advantages=torch.tensor([3.0, 1.0]), targets=torch.tensor([2.0, 1.0]),
-        usable=torch.tensor([[True, False, True]]),
-    )  # fmt: skip
-    total, found = loss(
-        torch.zeros(1, 3, 2),
-        torch.tensor([[1.0, 99.0, 1.0]]),
-        batch,
-        ActionSpec((Discrete(2),)),
-        h,
-        0.01,
-        Whole(2, 2.0, 1.0),
-    )
-    # ratio = 2 for both: -(min(2, 1.1) + min(-2, -1.1)) / 2 = 0.45; values: 0.5 (1 + 0) / 2; entropy ln 2
-    assert found["Losses/Policy Loss"] == pytest.approx(0.45)
-    assert found["Losses/Value Loss"] == pytest.approx(0.25)
-    assert found["Losses/Exploration Loss"] == pytest.approx(-0.01 * math.log(2))
-    assert found["Policy/KL"] == pytest.approx(0.0)
-    assert found["Policy/Clipped"] == 1.0
-    assert total.item() == pytest.approx(0.45 + 0.25 - 0.01 * math.log(2))
-
-
-def test_ratios_are_cut_to_twenty_and_a_twentieth() -> None:
-    # p = (1/2, 1/2) now, e^-5 and e^5 of it before: the ratios are 20 and 1 / 20. Advantages -1 and 1:
-    # -(min(-20, -1.1) + min(0.05, 0.91)) / 2 = 9.975
-    batch = Minibatch(
-        actions=torch.zeros(2, 1), parameters=torch.zeros(2, 2),
-        log_probs=torch.tensor([-math.log(2) - 5, -math.log(2) + 5]), old_values=torch.zeros(2),
-        advantages=torch.tensor([-1.0, 1.0]), targets=torch.zeros(2), usable=torch.tensor([[True, True]]),
-    )  # fmt: skip
-    h, spec = AppoHyperparameters(), ActionSpec((Discrete(2),))
-    _, found = loss(torch.zeros(1, 2, 2), torch.zeros(1, 2), batch, spec, h, 0.0, Whole(2, 0.0, 1.0))
-    assert found["Losses/Policy Loss"] == pytest.approx(9.975)
-
-
-@pytest.mark.parametrize(("of_all", "expected"), [(30.0, 0.0), (31.0, 0.3)])
-def test_an_exploration_loss_beyond_its_limit_is_the_limit(of_all: float, expected: float) -> None:
-    # p = (1/2, 1/2), which is uniform, but the minibatch's mean is above 30: 0.01 x 30
-    batch = Minibatch(
-        actions=torch.zeros(1, 1), parameters=torch.zeros(1, 2), log_probs=torch.full((1,), -math.log(2)),
-        old_values=torch.zeros(1), advantages=torch.zeros(1), targets=torch.zeros(1), usable=torch.tensor([[True]]),
-    )  # fmt: skip
-    h, spec = AppoHyperparameters(exploration_loss="symmetric_kl"), ActionSpec((Discrete(2),))
-    _, found = loss(torch.zeros(1, 1, 2), torch.zeros(1, 1), batch, spec, h, 0.01, Whole(1, 0.0, 1.0, of_all))
-    assert found["Losses/Exploration Loss"] == pytest.approx(expected)
+def test_of_a_whole_minibatch_are_the_mean_and_deviation_of_advantages_and_the_mean_symmetric_kl() -> None:
+    # Two parts, of one decision and of three: p = (1/2, 1/2), 0, and p = (3/4, 1/4), ln(3) / 8.
+    appo, rollout = by_hand("hyperparameters.exploration_loss=symmetric_kl")
+    batch = appo.prepare(rollout, rollout.active)
+    parts = []
+    for logit, advantages in ((0.0, [5.0]), (math.log(3.0), [1.0, 1.0, 1.0])):
+        parameters = torch.tensor([[[logit, 0.0]] * len(advantages)])
+        compared = appo._minibatch(np.arange(2), batch, torch.zeros(3, 2, 2), torch.zeros(3, 2))
+        usable = torch.ones(1, len(advantages), dtype=torch.bool)
+        parts.append((parameters, replace(compared, advantages=torch.tensor(advantages), usable=usable)))
+    whole = appo._whole(parts)
+    assert (whole.count, whole.mean, whole.deviation) == (4, 2.0, pytest.approx(math.sqrt(3.0)))
+    assert whole.symmetric_kl == pytest.approx(math.log(3.0) / 8 * 3 / 4)
 
 
 LSTM = "network_settings.memory={kind: lstm, memory_size: 32}"
@@ -140,10 +89,13 @@ def test_vtrace_learns_from_a_lagging_policys_rollouts() -> None:
     assert np.mean(scores[-4:]) > 0.95
 
 
-def test_two_threads_take_the_same_step() -> None:
+@pytest.mark.parametrize("rows", [128, 100])
+def test_two_threads_take_the_same_step(rows: int) -> None:
+    """Also where they have 64 and 36 rows."""
     whole = ("hyperparameters.batch_size=1024",)
     (one, play), (two, _) = learner(*whole), learner(*whole, threads=2)
     rollout = play.collect()
+    rollout = replace(rollout, active=rollout.active & (np.arange(128) < rows))
     a, b = one.update(rollout, 0), two.update(rollout, 0)
     np.testing.assert_allclose(one.network.weights.master, two.network.weights.master, atol=1e-4)
     assert a["Losses/Policy Loss"] == pytest.approx(b["Losses/Policy Loss"], abs=1e-4)
@@ -205,6 +157,31 @@ def test_decisions_that_are_too_old_are_left_out() -> None:
     assert found["Policy/Lag"] == pytest.approx(10 * 128 / (rollout.active.size - 1))
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_rows_stay_in_their_order_unless_they_are_shuffled(shuffle: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = ("hyperparameters.batch_size=512", "hyperparameters.num_epoch=2")  # of 128 rows of 8 decisions
+    appo, play = learner(*sizes, f"hyperparameters.shuffle={shuffle}".lower())
+    taken: list[list[int]] = []
+
+    def step(pieces: list[np.ndarray], *_: object) -> dict[str, float]:
+        taken.append(pieces[0].tolist())
+        return {}
+
+    monkeypatch.setattr(appo, "_step", step)
+    appo.update(play.collect(), 0)
+    assert [len(rows) for rows in taken] == [64] * 4
+    epochs = [taken[0] + taken[1], taken[2] + taken[3]]
+    assert all(sorted(rows) == list(range(128)) for rows in epochs)
+    assert all((rows == list(range(128))) != shuffle for rows in epochs)
+
+
+def test_a_minibatch_of_one_decision_has_no_better_and_no_worse_ones() -> None:
+    appo, rollout = by_hand()
+    active = np.zeros_like(rollout.active)
+    active[2, 0] = True
+    assert appo.update(replace(rollout, active=active), 0)["Losses/Policy Loss"] == pytest.approx(0.0, abs=1e-6)
+
+
 def test_nobody_active_nothing_learned() -> None:
     appo, play = learner()
     rollout = play.collect()
@@ -229,11 +206,26 @@ def test_taking_over_goes_on_from_the_donor_and_makes_what_was_played_too_old() 
     assert one.update(played, 0) == {}
 
 
-@pytest.mark.parametrize(("kl", "factor"), [(0.017, 1 / 1.5), (0.01, 1.0), (0.003, 1.5)])
+@pytest.mark.parametrize(("kl", "factor"), [(0.017, 1 / 1.5), (0.01, 1.0), (0.005, 1.0), (0.003, 1.5)])
 def test_the_learning_rate_follows_the_kl(kl: float, factor: float) -> None:
-    appo, _ = learner("hyperparameters.adaptive_learning_rate=epoch", "hyperparameters.target_kl=0.008")
+    settings = ("adaptive_learning_rate=epoch", "target_kl=0.008", "learning_rate=1e-3")
+    appo, _ = learner(*(f"hyperparameters.{setting}" for setting in settings))
     appo._adapt(kl)
-    assert appo.learning_rate(0) == pytest.approx(min(0.01 * factor, 0.01))
+    assert appo.learning_rate(0) == pytest.approx(1e-3 * factor)
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("minibatch", 1.5**2), ("epoch", 1.5), ("off", 1.0)])
+def test_the_learning_rate_moves_after_every_minibatch_or_by_the_mean_of_every_epoch(
+    kind: str, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two epochs of two minibatches. One by one: down, up, up, up. By the means of the epochs, 0.01 and 0: stay, up.
+    settings = ("learning_rate=1e-3", "target_kl=0.008", "batch_size=512", "num_epoch=2")
+    adaptive = f"adaptive_learning_rate={kind}"
+    appo, play = learner(*(f"hyperparameters.{setting}" for setting in (*settings, adaptive)))
+    kl = iter((0.02, 0.0, 0.0, 0.0))
+    monkeypatch.setattr(appo, "_step", lambda *_: {"Policy/KL": next(kl)})
+    appo.update(play.collect(), 0)
+    assert appo.learning_rate(0) == pytest.approx(1e-3 * factor)
 
 
 def test_an_adaptive_rate_stays_within_its_limits() -> None:
@@ -373,6 +365,8 @@ def test_targets_are_cut_to_five_deviations() -> None:
 def test_rewards_are_scaled_then_clipped() -> None:
     appo, rollout = by_hand("reward_signals.extrinsic.strength=3", "hyperparameters.reward_clip=4")
     assert appo.rewards(rollout, rollout.active)[..., 0].tolist() == [[3, 0], [4, 3], [0, 4]]
+    less = replace(rollout, group_rewards=rollout.group_rewards - 2)
+    assert appo.rewards(less, rollout.active)[..., 0].tolist() == [[-3, -4], [0, -3], [-4, 0]]
 
 
 def test_the_gradients_norm_is_limited() -> None:
