@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
-from palus.learn.returns import following_values, gae, normalized, td_lambda, vtrace
+from palus.learn.kernels import recurrence
+from palus.learn.returns import following_values, gae, next_episode_values, normalized, td_lambda, vtrace
 
 
 def column(*values, dtype=np.float32):
@@ -99,3 +101,19 @@ def test_following_values_know_ends_from_time_outs():
     yes_no = column(True, False, False, dtype=np.bool_), column(False, True, False, dtype=np.bool_)
     found = following_values(column(1, 2, 3), np.float32([4]), np.float32([8]), *yes_no)
     assert found[:, 0].tolist() == [0.0, 8.0, 4.0]
+
+
+def test_values_of_the_next_episode_are_those_of_whoever_decides_next():
+    values, active = np.float32([[1, 2, 3], [4, 5, 6]]), np.array([[True, True, True], [True, False, True]])
+    found = next_episode_values(values, np.float32([7, 8, 9]), active, np.array([True, True, False]))
+    assert found.tolist() == [[4, 0, 6], [7, 8, 0]]
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 7, 8, 9])
+def test_a_recurrence_reaches_from_the_last_number_to_the_first(length):
+    """y = 1 + y_next, and where c is 0 nothing comes over."""
+    x, c = torch.ones(length, 2), torch.ones(length, 2)
+    c[length // 2, 1] = 0.0
+    found = recurrence(x, c)
+    assert found[:, 0].tolist() == list(range(length, 0, -1))
+    assert found[:, 1].tolist() == [*range(length // 2 + 1, 0, -1), *range(length - length // 2 - 1, 0, -1)]
