@@ -117,6 +117,10 @@ def test_a_wrong_behavior_is_named_with_what_to_do(faults, behavior, message) ->
             ".sampler_parameters: min_value 5.0 is greater than max_value 1.0; exchange them",
         ),
         (
+            "{sampler_type: gaussian, sampler_parameters: {st_dev: -0.5}}",
+            ".sampler_parameters.st_dev: expected at least 0, found -0.5",
+        ),
+        (
             "{sampler_type: multirangeuniform, sampler_parameters: {intervals: [[0, 1, 2]]}}",
             ".sampler_parameters.intervals.0: expected at most 2 items, found 3",
         ),

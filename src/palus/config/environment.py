@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from palus.config.section import CountOrZero, Float, Int, Section
+from palus.config.section import CountOrZero, Float, Int, NotNegative, Section
 
 
 def _check_order(low: float, high: float, text: LiteralString) -> None:
@@ -49,7 +49,7 @@ class GaussianParameters(_Parameters):
     """Parameters of `gaussian`."""
 
     mean: Float = Field(default=1.0, description="Mean.")
-    st_dev: Float = Field(default=1.0, description="Standard deviation.")
+    st_dev: NotNegative = Field(default=1.0, description="Standard deviation.")
 
 
 def _ordered_interval(interval: tuple[float, float]) -> tuple[float, float]:
