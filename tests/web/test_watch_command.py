@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
+from http.client import HTTPConnection
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +86,34 @@ def test_it_serves_the_page_until_ctrl_c(replay: Path) -> None:
             assert process.stderr.read() == ""
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "status"),
+    [
+        (["127.0.0.1:{port}"], 200),
+        (["localhost:{port}"], 200),
+        (["LOCALHOST:9000"], 200),  # through a tunnel
+        (["[::1]:{port}"], 200),
+        (["evil.example:{port}"], 421),
+        (["127.0.0.1.evil.example:{port}"], 421),
+        (["evil.example@[:{port}"], 421),
+        (["localhost:{port}", "evil.example"], 421),
+        ([], 421),
+    ],
+)
+def test_a_name_that_was_bent_to_our_address_gets_no_replay(hosts: list[str], status: int) -> None:
+    with make_server("page") as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        connection = HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+        connection.putrequest("GET", "/", skip_host=True)
+        for host in hosts:
+            connection.putheader("Host", host.format(port=server.server_port))
+        connection.endheaders()
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (status, b"page" if status == 200 else b"")
+        connection.close()
+        server.shutdown()
 
 
 def test_a_title_clears_no_terminal(replay: Path) -> None:

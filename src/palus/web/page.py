@@ -3,7 +3,9 @@
 On request the 3-D view goes in as well; it is the same script that the arena's pages load, and it brings three.js.
 
 Nothing of a replay is trusted: it travels as base64, the title is escaped, and the page's content policy allows
-exactly the script and style written here, by their hashes. `palus watch` shows it from a server of one page.
+exactly the script and style written here, by their hashes. `palus watch` shows it from a server of one page, which
+answers to no name that a page elsewhere may have given our address (see `palus.web.names`, which the base install
+cannot load).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from palus.errors import StorageError
 from palus.files import write_text
@@ -86,6 +89,8 @@ def _hash_source(inline: str) -> str:
 
 
 ADDRESS = "127.0.0.1"
+_OWN_NAMES = (ADDRESS, "localhost", "::1")
+"""With any port: a tunnel to this machine has another one."""
 
 
 def make_server(page: str, port: int = 0) -> ThreadingHTTPServer:
@@ -97,8 +102,9 @@ def make_server(page: str, port: int = 0) -> ThreadingHTTPServer:
 
     class PageHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = self.path.partition("?")[0] == "/"
-            self.send_response(200 if found else 404)
+            named = _is_own(self.headers.get_all("Host", []))
+            found = named and self.path.partition("?")[0] == "/"
+            self.send_response(200 if found else 404 if named else 421)
             self.send_header("Content-Type", "text/html; charset=utf-8")
             self.send_header("Content-Length", str(len(body) if found else 0))
             self.send_header("Cache-Control", "no-store")
@@ -116,3 +122,11 @@ def make_server(page: str, port: int = 0) -> ThreadingHTTPServer:
         raise StorageError(
             f"port {port} on {ADDRESS} cannot be used ({error.strerror}); leave out --port to take a free one"
         ) from error
+
+
+def _is_own(hosts: list[str]) -> bool:
+    """Whether a request's only Host header names this machine."""
+    try:
+        return len(hosts) == 1 and urlsplit(f"//{hosts[0]}").hostname in _OWN_NAMES
+    except ValueError:
+        return False
