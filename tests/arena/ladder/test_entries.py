@@ -439,6 +439,24 @@ def test_a_model_that_becomes_a_pipe_or_grows_after_the_look_is_not_waited_for(s
         pool._store(path, was, most=100)
 
 
+@pytest.mark.parametrize("swapped", ["own/ann/a", "own/ann"])
+def test_a_folder_that_becomes_a_link_after_the_look_is_not_followed(
+    store: Store, tmp_path: Path, swapped: str
+) -> None:
+    write_model(tmp_path / "home", "ann/a", b"not published", seconds=100)
+    write_model(tmp_path / "own", "ann/a", b"model", seconds=100)
+    (tmp_path / "pool").symlink_to(tmp_path / "own")
+    pool, path = FolderPool(tmp_path / "pool", store.blobs), tmp_path / "pool" / "ann/a" / f"{ENV}.onnx"
+    was = path.lstat()
+    assert store.blobs.read(pool._store(path, was, most=100) or "") == b"model"
+    (tmp_path / swapped).rename(tmp_path / "aside")
+    (tmp_path / swapped).symlink_to(tmp_path / "home" / Path(swapped).relative_to("own"))
+    pool = FolderPool(tmp_path / "pool", store.blobs)
+    with pytest.raises(OSError, match="symbolic links"):
+        pool._store(path, was, most=100)
+    assert not store.blobs.has(hashlib.sha256(b"not published").hexdigest())
+
+
 def test_a_pool_that_is_away_takes_nobody_out_and_is_told_of_once(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -202,11 +202,26 @@ def _plain_files(folder: Path, game: ArenaGame) -> dict[str, os.stat_result]:
 
 def _read_plain(path: Path, most: int) -> bytes:
     """At most so many bytes of a file. Raises OSError for what has become anything else since it was looked at."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    with open(os.open(path, flags), "rb") as file:
+    with open(_opened(path), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "no plain file (a link, a folder or a device)", str(path))
         return file.read(most)
+
+
+def _opened(path: Path) -> int:
+    """Number of the opened file. Of its repository and its owner, too, no link is followed, whenever it came there."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    if os.open not in os.supports_dir_fd:  # Windows, where links take rights that visitors lack
+        return os.open(path, flags)
+    folder = None
+    for part in (path.parent.parent, path.parent.name, path.name):
+        try:
+            opened = os.open(part, flags, dir_fd=folder)
+        finally:
+            if folder is not None:
+                os.close(folder)
+        folder = opened
+    return opened
 
 
 class HuggingFace:
