@@ -140,6 +140,8 @@ def test_a_served_game_says_the_same_over_the_wire_as_here(served: Any) -> None:
 
 
 def test_what_breaks_the_protocol_is_one_sentence_on_both_ends(scripted: Any) -> None:
+    blind = said()
+    del blind.unity_output.rl_output.agentInfos["B?team=0"].value[0].observations[:]
     for told, found in (
         (message(), "a message without rl_output"),
         (said(brain=False), "agents of B.team=0 before its brain_parameters"),
@@ -147,6 +149,7 @@ def test_what_breaks_the_protocol_is_one_sentence_on_both_ends(scripted: Any) ->
         (said(numbers=(0.0, np.nan)), "obs_0 of B.team=0 is NaN"),
         (said(name="B?team=x"), "behavior id 'B.team=x'; expected NAME"),
         (said(shape=(1, 1, 1, 2)), "behavior B.team=0: observation obs_0"),
+        (blind, "behavior B.team=0: it sees nothing; give its agents a sensor"),
         (b"\xff\xff", "no message of ML-Agents' protocol"),
     ):
         game = scripted(told)

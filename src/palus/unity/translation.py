@@ -27,10 +27,13 @@ def observation_template(o: ObservationSpec) -> Any:
 def observation_specs(shown: Iterable[Any]) -> tuple[ObservationSpec, ...]:
     """What an agent sees, named as ML-Agents' models name it: obs_0, obs_1, ... shown: an `ObservationProto` of each,
     or what a BaseEnv says of it. Raises ValueError for what nobody can see."""
-    return tuple(
+    seen = tuple(
         ObservationSpec(f"obs_{i}", tuple(o.shape), goal=int(o.observation_type) == GOAL_SIGNAL)
         for i, o in enumerate(shown)
     )
+    if not seen:
+        raise ValueError("it sees nothing; give its agents a sensor, or observations of a Space Size above 0")
+    return seen
 
 
 def numbers(seen: AnyArray) -> bytes:
