@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from palus.errors import StorageError
-from palus.progress import ProgressReader, ProgressWriter, finite
+from palus.progress import ProgressReader, ProgressWriter, decoded_line, finite
 
 
 def summary(step: int, policy: int = 0) -> dict[str, object]:
@@ -70,3 +70,9 @@ def test_a_reader_gets_each_line_once_and_notices_a_cut(tmp_path: Path) -> None:
 
 def test_numbers_that_json_cannot_hold_are_gaps() -> None:
     assert finite({"a": float("nan"), "b": float("inf"), "c": 1}) == {"a": None, "b": None, "c": 1.0}
+
+
+def test_half_of_a_character_is_a_question_mark() -> None:
+    line = b'{"kind": "run", "\\ud800": ["\\ud83d\\ude00", "\\udc00\\ud83d", "\\u00e4", "\\\\ud800"]}'
+    assert decoded_line(line) == {"kind": "run", "?": ["\U0001f600", "??", "ä", "\\ud800"]}
+    assert decoded_line(b'{"kind": "\xed\xa0\x80"}') is None

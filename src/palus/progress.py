@@ -133,9 +133,13 @@ def _is_before(line: bytes, steps: Mapping[int, int]) -> bool:
 
 
 def decoded_line(line: bytes) -> dict[str, Any] | None:
-    """The object in a line; None where there is none, of finite numbers: a copy may be damaged."""
+    """The object in a line; None where there is none, of finite numbers: a copy may be damaged. Half of a character, as
+    JSON may have it, is no text, and could be sent to no page; it becomes a question mark."""
     try:
-        found = json.loads(line, parse_float=_number, parse_constant=_number)
+        text = line.decode()
+        found = json.loads(text, parse_float=_number, parse_constant=_number)
+        if "\\u" in text:
+            found = json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +101,22 @@ def test_the_page_of_a_league_shows_a_run_that_was_begun_anew_as_it_is_now(tmp_p
         ("ada", [200], [7.0]), ("bob", [500], [1700.0])]  # fmt: skip
     path = folder.folder / "SoccerTwos" / "snapshots" / "snapshot-00000.npz"
     assert path.read_bytes() == b"other weights"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"kind": "snapshot", "number": 0, "learner": 0, "behavior": "S\ud800", "role": "main", "step": 20,
+         "origin": None, "version": 0, "elo": 1200.0, "sha256": "0" * 64},
+        {"kind": "summary", "learner": "\ud800", "policy": 0, "behavior": "S\ud800", "step": 20, "values": {"a": 1.0}},
+        {"kind": "results", "training": [["=\ud800", "ada/0", 1.0, 2]], "evaluation": []},
+    ],
+    ids=lambda line: line["kind"],
+)  # fmt: skip
+def test_a_name_that_is_half_of_a_character_hides_nothing_of_a_league(tmp_path: Path, line: dict[str, Any]) -> None:
+    depot, folder, runs = begun(tmp_path)
+    depot.create(part("eve", 1), encoded([line]))
+    folder.refresh()
+    page = json.loads(runs.look().model_dump_json())["runs"][0]
+    assert {"ada", "bob"} <= {curves["learner"] for curves in page["learners"]}
+    assert {"ada/0", "bob/0"} <= {policy["label"] for policy in page["league"]["policies"]}
