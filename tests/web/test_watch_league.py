@@ -120,3 +120,13 @@ def test_a_name_that_is_half_of_a_character_hides_nothing_of_a_league(tmp_path: 
     page = json.loads(runs.look().model_dump_json())["runs"][0]
     assert {"ada", "bob"} <= {curves["learner"] for curves in page["learners"]}
     assert {"ada/0", "bob/0"} <= {policy["label"] for policy in page["league"]["policies"]}
+
+
+@pytest.mark.parametrize("policy", [64, 1 << 53])
+def test_a_learner_beyond_the_ids_of_its_run_hides_no_other(tmp_path: Path, policy: int) -> None:
+    depot, _, _ = begun(tmp_path)
+    summary = {"kind": "summary", "learner": "x", "policy": policy, "behavior": "SoccerTwos", "step": 20, "values": {}}
+    depot.create(part("bea", 1), encoded([summary]))
+    LeagueFolder(depot.place, tmp_path / "anew" / "cup").refresh()
+    (page,) = Runs([tmp_path / "anew" / "cup"]).look().runs
+    assert [(curves.learner, curves.policy) for curves in page.learners] == [("ada", 0), ("bob", 128)]

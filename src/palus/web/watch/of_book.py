@@ -20,6 +20,8 @@ from palus.web.watch.league import LEAGUE
 
 RUNS_APART = 100_000
 """Between the ids of the snapshots of two runs."""
+LEARNERS_APART = 64
+"""Between those of their learners; a run that says it has more is shown without the rest."""
 
 
 class LeagueFolder:
@@ -80,7 +82,7 @@ class LeagueFolder:
 
     def _learner(self, run: str, policy: int) -> int:
         """A policy id of its own for each learner of each run, below those of snapshots."""
-        return list(self.record.runs).index(run) * 64 + policy
+        return list(self.record.runs).index(run) * LEARNERS_APART + policy
 
     def _id(self, told: Publication) -> int:
         return FROZEN + list(self.record.runs).index(told.run) * RUNS_APART + told.number
@@ -133,8 +135,9 @@ class LeagueFolder:
 
 
 def _first_summaries(run: RunRecord) -> Iterator[SummaryLine]:
-    """One of each learner that has told any."""
-    yield from {line.learner: line for line in reversed(run.lines) if isinstance(line, SummaryLine)}.values()
+    """One of each learner that has told any and has an id here."""
+    told = (line for line in reversed(run.lines) if isinstance(line, SummaryLine) and line.policy < LEARNERS_APART)
+    yield from {line.learner: line for line in told}.values()
 
 
 def _rows(cells: NamedCells, ids: Mapping[str, int]) -> list[list[Any]]:
