@@ -242,6 +242,16 @@ def huge_png(side: int) -> bytes:
     return bytes(made)
 
 
+def chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def odd_png(*chunks: tuple[bytes, bytes]) -> bytes:
+    """A picture of one pixel in colours, with these chunks."""
+    head = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*one) for one in ((b"IHDR", head), *chunks, (b"IEND", b"")))
+
+
 def test_png_pictures_are_joined_averaged_and_mapped() -> None:
     first, second = png([[[255, 0, 0], [0, 51, 102]]]), png([[[0, 255, 255], [255, 255, 255]]])
     assert decode(first, (3, 1, 2), [], "o").tolist() == [
@@ -261,6 +271,7 @@ def test_png_pictures_are_joined_averaged_and_mapped() -> None:
         (first, (2, 1, 2), [0, 0], "channel mapping"),
         (first, (2, 1, 2), [0, 2, 1], "channel mapping"),
         (huge_png(20_000), (3, 1, 2), [], "cannot be read"),
+        (odd_png((b"IDAT", zlib.compress(bytes(4))), (b"iCCP", b"")), (3, 1, 1), [], "cannot be read"),
     ):
         with pytest.raises(ProtocolError, match=found):
             decode(data, shape, mapping, "o")
