@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -42,6 +41,7 @@ from palus.run.members import find_guests
 from palus.run.mlagents_checkpoint import is_ml_agents
 from palus.run.report import Report
 from palus.run.saving import Saving
+from palus.run.scratch import Scratch
 from palus.run.timers import TIMERS, Timers
 from palus.run.trainee import Trainee
 from palus.terminal import Terminal
@@ -77,7 +77,7 @@ class Parts:
         Raises StorageError where the league's storage cannot be opened.
         """
         self.ranks = ranks
-        self._scratch = None if ranks.rank == 0 else tempfile.TemporaryDirectory(prefix="palus-rank-")
+        self._scratch = None if ranks.rank == 0 else Scratch("palus-rank-")
         self.exchange = None if berth is None else Exchange(berth)
         self._told: Mapping[str, Any] | None = None  # what the run told a league that it trains apart from now
         log = log if ranks.rank == 0 else lambda level, text: None
@@ -94,7 +94,7 @@ class Parts:
     ) -> None:
         """Make all parts."""
         settings, ranks, place = run.checkpoint_settings, self.ranks, place_of(run.torch_settings.device)
-        root = Path(self._scratch.name if self._scratch else settings.results_dir) / settings.run_id
+        root = (self._scratch.path if self._scratch else Path(settings.results_dir)) / settings.run_id
         if ranks.size > 1 and (reason := not_shared(run)):
             raise ConfigError(f"{reason}: {ranks.size} ranks cannot train it; start it without torchrun")
         if run.talks:  # before a game is started, which takes long and writes its log there
@@ -463,7 +463,7 @@ class Parts:
         """End all games and their processes."""
         self.collector.close()
         if self._scratch is not None:
-            self._scratch.cleanup()
+            self._scratch.close()
 
 
 def _with_seed(run: RunFile, ranks: Ranks, resume: bool) -> RunFile:
