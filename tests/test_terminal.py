@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import palus
+from full_disk import at_most
 from palus.cli.mlagents_hub import load_from_hf, push_to_hf
 from palus.cli.mlagents_learn import learn, run_experiment
 from palus.cli.output import stderr, stdout
@@ -49,6 +50,33 @@ def test_who_writes_goes_on_when_the_terminal_closes() -> None:
         read += os.read(terminal, 1024)
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 7
+
+
+TOLD = """
+import sys
+from palus.cli.output import stderr, stdout
+stderr.print("ready")
+sys.stdin.readline()
+for _ in range(2000):  # more than a buffer holds
+    stderr.print("nobody reads this")
+stdout.print("done")
+"""
+
+
+def test_who_writes_goes_on_when_nobody_reads_its_stderr() -> None:
+    """As after Ctrl-C in `palus train run.yaml 2>&1 | tee log`, which ends both."""
+    process = subprocess.Popen([sys.executable, "-c", TOLD], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)  # fmt: skip
+    assert process.stderr is not None and process.stderr.readline() == "ready\n"
+    process.stderr.close()
+    assert process.communicate("\n")[0] == "done\n" and process.returncode == 0
+
+
+def test_who_writes_goes_on_when_the_disk_of_its_stderr_is_full(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as log, at_most(100):
+        done = subprocess.run([sys.executable, "-c", TOLD], text=True, input="", stdout=subprocess.PIPE, stderr=log)
+    assert done.stdout == "done\n"
+    assert (tmp_path / "log").read_text().startswith("ready\nnobody reads this\n")
 
 
 def test_names_lose_their_control_characters_and_styles_work() -> None:

@@ -57,13 +57,24 @@ class Terminal(Console):
             self.width = USUAL_WIDTH
 
     def __exit__(self, *error: Any) -> None:
-        """Write what was printed; where the terminal has closed, the signal that says so may come later."""
+        """Write what was printed. What is told on stderr ends no work: not where the terminal has closed, the signal
+        that says so may come later, nor where the disk of a log is full."""
         try:
             super().__exit__(*error)
         except OSError as fault:
-            if fault.errno != errno.EIO:
+            if fault.errno == errno.EIO:
+                _let_go()
+            elif not self.stderr:
                 raise
-            _let_go()
+            del self._buffer[:]
+
+    def on_broken_pipe(self) -> None:
+        """Who reads stdout no more wants no more. What stderr went to may have ended by the very Ctrl-C by which a run
+        saves, as `tee` does."""
+        if not self.stderr:
+            super().on_broken_pipe()
+        _into_nothing(2)
+        del self._buffer[:]
 
     def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
         """As `Console.render`, of which everything is made that is printed."""
@@ -73,9 +84,13 @@ class Terminal(Console):
 
 def _let_go() -> None:
     """Where a terminal has closed, write into nothing from now on."""
-    nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         with suppress(OSError):
             if stat.S_ISCHR(os.fstat(number).st_mode):
-                os.dup2(nothing, number)
+                _into_nothing(number)
+
+
+def _into_nothing(number: int) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, number)
     os.close(nothing)
