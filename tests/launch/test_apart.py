@@ -13,7 +13,7 @@ import pytest
 from obliging import oblige
 from processes import children, eventually
 
-from palus.config import RunFile
+from palus.config import RunFile, load_run
 from palus.launch import apart
 from palus.launch.apart import Ending, training
 from palus.trust import NOBODY
@@ -46,10 +46,18 @@ def test_a_run_that_dies_says_by_what(tmp_path: Path, monkeypatch: pytest.Monkey
         assert process.ending == Ending("its process ended by SIGKILL before it was done", crashed=True)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="a disk that is always full")
+def test_why_a_run_ended_is_told_where_its_log_takes_nothing(tmp_path: Path) -> None:
+    run = load_run("debug", [f"checkpoint_settings.results_dir={tmp_path}"])
+    with training(run, Path("/dev/full"), resume=True, trust=NOBODY) as process:
+        assert process.wait(120)
+        assert not process.ending.crashed and "nothing to resume" in process.ending.failure
+
+
 PRESSED = """
 import signal, sys
 from pathlib import Path
-from palus.config import RunFile
+from palus.config import RunFile, load_run
 from palus.launch.apart import training
 from palus.trust import NOBODY
 

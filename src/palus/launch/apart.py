@@ -191,8 +191,9 @@ def _train(run: RunFile, log: Path, resume: bool, trust: Trust, tell: Connection
         try:
             train(run, resume=resume, force=not resume, trust=trust, berth=berth)
         except PalusError as error:
-            print(f"error: {error}", file=sys.stderr, flush=True)
             tell.send(Ending(str(error), isinstance(error, DivergenceError), isinstance(error, SupersededError)))
+            with suppress(OSError):  # the disk that ended it may be that of the log
+                print(f"error: {error}", file=sys.stderr, flush=True)
         else:
             tell.send(Ending())
 
