@@ -25,11 +25,13 @@ pytest.importorskip("optuna", reason="sweeps take palus[sweep]")
 
 import optuna
 from optuna.trial import TrialState
+from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
 
 from palus.cli import app
 from palus.config import RunFile, load_run
 from palus.config.source import Source
-from palus.errors import ConfigError, PalusError
+from palus.errors import ConfigError, PalusError, StorageError
 from palus.launch.apart import Ending, claimed
 from palus.progress import PROGRESS, ProgressWriter
 from palus.run.folder import RunFolder
@@ -126,6 +128,22 @@ def worker(tmp_path: Path) -> Iterator[Make]:
             return Worker(storage, study, own, folder, trials, NOBODY, stopped=lambda: False, tell=lambda line: None)
 
         yield make
+
+
+def test_a_worker_whose_database_goes_away_says_so(worker: Make, at_once: Callable[[Reward], None]) -> None:
+    own = worker(plan(), 3)
+
+    def lose(run: RunFile, share: float) -> float:
+        if share > 0.5:
+            event.listen(own.storage.engine, "before_cursor_execute", away)
+        return 1.0
+
+    def away(*_: object) -> None:
+        raise OperationalError("SELECT", {}, OSError("no server answers"))
+
+    at_once(lose)
+    with pytest.raises(StorageError, match=r"the study's database is out of reach: .*no server answers.* goes on$"):
+        own.work()
 
 
 @pytest.mark.slow

@@ -212,9 +212,12 @@ class Worker:
                         return True
             except optuna.exceptions.UpdateFinishedTrialError:
                 self.tell("This machine was silent for so long that its trial was given to another worker.")
-            except (SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
+            except (SQLAlchemyError, optuna.exceptions.StorageInternalError, UnboundLocalError) as error:
+                lost = error.__context__ if isinstance(error, UnboundLocalError) else error  # Optuna 5.0's own, over it
+                if not isinstance(lost, SQLAlchemyError | optuna.exceptions.StorageInternalError):
+                    raise
                 raise StorageError(
-                    f"the study's database is out of reach: {_short(error)}; the same command goes on"
+                    f"the study's database is out of reach: {_short(lost)}; the same command goes on"
                 ) from error
         return False
 
