@@ -17,6 +17,7 @@ HUGE = "99999999999999999999"
         "probe random --minutes inf", "probe random --steps inf",
         "sweep debug --minutes inf", "sweep debug --steps inf",
         "compare random random --elo1 1e99", "compare random random --elo0 -inf", "enjoy results/mine --seed -1",
+        f"enjoy results/mine --seed {2**63}", f"record random x.demo --seed {2**63}", "record random x.demo --seed -1",
         "unity-serve SoccerTwos --timeout-wait inf",
         f"arena --workers {HUGE}", f"arena --season {HUGE}", f"arena --repos-per-owner {HUGE}",
     ],

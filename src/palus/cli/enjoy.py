@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from palus.cli.options import TrustOption, told_where
+from palus.cli.options import EpisodeSeedOption, TrustOption, told_where
 from palus.cli.output import can_keep, check_place, matches_progress, print_json, stdout
 from palus.errors import EnvError, HubError
 from palus.terminal import Terminal
@@ -68,7 +68,7 @@ def enjoy(
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Take the likeliest action.")] = False,
     best: Annotated[bool, typer.Option("--best", help="The best policy of the run instead of the newest.")] = False,
     games: Annotated[int, typer.Option(min=1, help="Games side by side; speed, never results.")] = 8,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same episodes.")] = 0,
+    seed: EpisodeSeedOption = 0,
     push_to_hub: Annotated[str | None, typer.Option(help="Publish run, score and video.", metavar="OWNER/NAME")] = None,
     hub: Annotated[str | None, typer.Option(help="huggingface.co, http://host:port, or folder:PATH.")] = None,
     env: Annotated[

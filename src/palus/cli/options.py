@@ -50,6 +50,9 @@ ModeOption: TypeAlias = Annotated[
 LogOption: TypeAlias = Annotated[
     Path | None, typer.Option("--log", help="Append one JSON line per match to this file.")
 ]
+EpisodeSeedOption: TypeAlias = Annotated[
+    int, typer.Option("--seed", min=0, max=2**63 - 1, help="The same seed gives the same episodes.")
+]
 TrustOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from palus.cli.options import TrustOption, told_where
+from palus.cli.options import EpisodeSeedOption, TrustOption, told_where
 from palus.cli.output import stdout
 from palus.errors import EnvError
 from palus.trust import Trust
@@ -43,7 +43,7 @@ def record(
     game: Annotated[str | None, typer.Option(help="What a scripted player plays.")] = None,
     behavior: Annotated[str | None, typer.Option(help="Whose agents, in a game of several behaviors.")] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes of one agent each.")] = 20,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same episodes.")] = 0,
+    seed: EpisodeSeedOption = 0,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Take the likeliest action.")] = False,
     trust: TrustOption = None,
 ) -> None:
