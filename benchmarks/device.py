@@ -31,6 +31,8 @@ import machine
 from cycles import collector_of, fill_league, stock_run, trainee_of
 from doom_throughput import DOOM, HERE, Case, measure
 from machine import Json, caption, table
+from palus.errors import ConfigError
+from palus.nn.place import place_of
 from palus.train import Run
 
 BARS = {"ppo": 400_000, DOOM: 100_000}
@@ -136,6 +138,10 @@ def main() -> None:
     if arguments.table is not None:
         machine.write_tables(arguments.table, markdown)
         return
+    try:
+        place_of(arguments.device)
+    except ConfigError as error:
+        parser.error(str(error))
     session, cuda = machine.Session("device", vars(arguments)), arguments.device.startswith("cuda")
     runs = [
         stock(arguments.device, trainer, matches, graph, arguments.seconds)

@@ -155,6 +155,13 @@ def test_the_peer_is_measured_with_the_values_of_the_presets(trainer, preset):
     assert ours.model_copy(update={"max_steps": peer.max_steps}) == peer
 
 
+def test_a_device_that_is_not_there_is_told_before_anything_is_measured(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["device.py", "--device", "cuda:99"])
+    with pytest.raises(SystemExit):
+        device.main()
+    assert "error: torch_settings.device cuda:99: " in capsys.readouterr().err
+
+
 def test_rates_on_a_device_stand_beside_what_they_are_meant_to_reach():
     graph = {
         "what": "ppo",
