@@ -84,8 +84,7 @@ def test_checkpoints_leave_what_is_published(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_games_played_beside_the_learner_teach_the_same(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "learn"))
+def test_games_played_beside_the_learner_teach_the_same(tmp_path: Path) -> None:
     train(run_file(tmp_path, workers=2))
     (metric,) = (policy.metric for policy in find_policies(tmp_path / "recall").values())
     assert metric is not None and metric > 0.95
@@ -107,7 +106,6 @@ PPO = ["behaviors.Recall={trainer_type: ppo, hyperparameters: {buffer_size: 512,
 def test_games_are_played_beside_the_learner_where_workers_step_them_and_lag_is_corrected(
     changes: list[str], beside: bool, tmp_path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "learn"))
     parts = Run(run_file(tmp_path, *changes, workers=2))
     with parts.report:
         found = list[tuple[int, int]]()
@@ -130,10 +128,7 @@ def test_games_are_played_beside_the_learner_where_workers_step_them_and_lag_is_
 
 
 @pytest.mark.parametrize("asynchronous", ["auto", pytest.param("false", marks=pytest.mark.slow)])
-def test_a_run_resumed_from_a_checkpoint_equals_the_uninterrupted_one(
-    asynchronous: str, tmp_path: Path, monkeypatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "learn"))
+def test_a_run_resumed_from_a_checkpoint_equals_the_uninterrupted_one(asynchronous: str, tmp_path: Path) -> None:
     changes = ("palus.env_options.length=5", f"palus.sampling.asynchronous={asynchronous}")
     whole = Run(run_file(tmp_path, *changes, workers=2))
     with whole.report:

@@ -20,6 +20,7 @@ from small_run import policy_model
 from typer.main import get_command
 from typer.testing import CliRunner
 
+import palus
 from palus import __version__
 from palus.__main__ import freeze, main
 from palus.arena.referee.replay import read_replay
@@ -54,7 +55,8 @@ def test_version_and_help():
 
 def test_ctrl_c_while_the_command_is_loaded_ends_it_without_a_traceback(tmp_path: Path):
     (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    path = os.pathsep.join((str(tmp_path), str(Path(palus.__file__).parents[1])))
+    environment = {**os.environ, "PYTHONPATH": path}
     ended = subprocess.run([sys.executable, "-m", "palus"], env=environment, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (130, "")
 

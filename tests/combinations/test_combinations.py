@@ -208,8 +208,7 @@ def test_sac_aims_there_too_and_its_file_stays_within_the_range(tmp_path: Path) 
     assert np.abs(best - shown).mean() < 0.2 and np.abs(best).max() <= 2
 
 
-def test_ppo_learns_a_pettingzoo_game_in_worker_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+def test_ppo_learns_a_pettingzoo_game_in_worker_processes(tmp_path: Path) -> None:
     options = {"env_options": {"module": "small_games"}, "sampling": {"workers": 2}}
     (found,) = learned(tmp_path, "palus.envs.pettingzoo:make", 12_000, {"Echo": {"trainer_type": "ppo"}}, **options)
     assert found > 3.6
