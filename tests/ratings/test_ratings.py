@@ -7,7 +7,7 @@ import pytest
 
 from histories import variance_of_gaps
 from palus.ratings import bradley_terry, elo
-from palus.ratings.bradley_terry import _Belief, _finished, _rounds
+from palus.ratings.bradley_terry import _Belief, _finished, _rounds, _spread_seen
 from palus.ratings.games import Games, add_up, units_of
 from palus.ratings.interval import score_interval, wilson
 from palus.ratings.scatter import Scatter
@@ -79,6 +79,48 @@ def test_the_spread_of_the_field_is_found():
         assert fit.prior_sd == pytest.approx(np.std(strengths), rel=0.3)
 
 
+def test_the_spread_that_estimates_show_is_the_field_s_whatever_the_prior():
+    strengths = np.linspace(-200.0, 200.0, 12)
+    seen = []
+    for seed in range(60):
+        games = play(strengths.tolist(), pairs=1, seed=seed)
+        cells, units = add_up(games, 12), units_of(games)
+        start = _Belief(bradley_terry.mode(cells, 12, 12, 100.0), None, 100.0, Scatter(), 1.0)
+        seen.append(_spread_seen(_rounds(start, cells, units, 12, 4, False), 12))
+    assert np.sqrt(np.mean(np.square(seen))) == pytest.approx(np.std(strengths, ddof=1), rel=0.05)
+
+
+def test_a_ladder_of_which_only_neighbours_met_is_not_held_together():
+    # Each takes 13 of 20 games from the next, 108 points of strength. Neighbours are close, by which the fitted spread
+    # is a hundred points, and the twenty would be held within 300.
+    won = [(1.0, 1.0)] * 4 + [(1.0, 0.0)] * 5 + [(0.0, 0.0)]
+    rows = [
+        (first, second, points if first < second else 1.0 - points, 10 * n + k)
+        for n in range(19)
+        for k, pair in enumerate(won)
+        for first, second, points in ((n, n + 1, pair[0]), (n + 1, n, pair[1]))
+    ]
+    fit = bradley_terry.fit(Games(*map(np.array, zip(*rows, strict=True))), 20)
+    assert 1500 < fit.strength[0] - fit.strength[-1] < 2500
+
+
+def test_what_is_not_known_of_the_spread_widens_the_intervals_of_the_outermost():
+    games = play([300.0, 0.0, -300.0], pairs=10, seed=3)
+    cells, units = add_up(games, 3), units_of(games)
+    start = _Belief(bradley_terry.mode(cells, 3, 3, 350.0), None, 350.0, Scatter(), 1.0)
+    found = _rounds(start, cells, units, 3, 10, False, fit_spread=True)
+    held = _rounds(found, cells, units, 3, 10, False)
+    assert found.inverse is not None and held.inverse is not None
+    best, middle, worst = found.inverse.variance / held.inverse.variance
+    assert best > 1.005 < worst and middle < 1.002
+
+
+def test_points_that_strengths_were_fitted_to_scatter_no_less_than_they_did():
+    # Twelve even players with a pair for each pairing: without the correction the factor is 0.88.
+    phi = [bradley_terry.fit(play([0.0] * 12, pairs=1, seed=seed), 12).phi for seed in range(60)]
+    assert np.mean(phi) == pytest.approx(1.0, abs=0.06)
+
+
 def test_draws_count_as_half_wins():
     drawn = Games(np.zeros(4, np.int64), np.ones(4, np.int64), np.full(4, 0.5), np.arange(4))
     np.testing.assert_allclose(bradley_terry.fit(drawn, 2).strength, [0.0, 0.0], atol=1e-9)
@@ -96,6 +138,13 @@ def test_players_of_known_strength_come_out_in_order_and_in_scale():
 def test_equal_players_share_their_ranks():
     fit = bradley_terry.fit(play([200.0, 0.0, 0.0, 0.0], pairs=50, seed=2), 4)
     assert bradley_terry.rank_ranges(fit.strength, fit.joint).tolist() == [[1, 1], [2, 4], [2, 4], [2, 4]]
+
+
+@pytest.mark.parametrize(("shared", "ranges"), [(2000.0, [[1, 1], [2, 2]]), (0.0, [[1, 2], [1, 2]])])
+def test_what_two_strengths_have_in_common_leaves_their_order_sure(shared: float, ranges: list[list[int]]):
+    # The gap of 100 has the variance 2 (3000 - shared): 2.24 deviations, or 1.29.
+    covariance = np.array([[3000.0, shared], [shared, 3000.0]])
+    assert bradley_terry.rank_ranges(np.array([50.0, -50.0]), covariance).tolist() == ranges
 
 
 def test_side_term_finds_the_advantage_and_leaves_strengths_alone():
