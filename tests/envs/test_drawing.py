@@ -64,3 +64,13 @@ def test_a_match_keeps_its_draw_until_it_ends_and_constants_change_at_once() -> 
     resumed = MatchParameters(again)
     resumed.load_state_dict(parameters.state_dict())
     np.testing.assert_array_equal(again.values["p"], other)
+
+
+def test_what_a_match_draws_depends_on_its_number_in_the_run_and_how_often_it_began() -> None:
+    game, uniform = Heard(), sampler("uniform", "min_value: 0, max_value: 1")
+    parameters = MatchParameters(game, first=5)
+    parameters.change({"p": uniform})
+    assert game.values["p"].tolist() == [draw(uniform, number, 0) for number in (5, 6, 7)]
+    for match in (1, 2, 1):
+        parameters.begin([match])
+    assert game.values["p"].tolist() == [draw(uniform, 5, 0), draw(uniform, 6, 2), draw(uniform, 7, 1)]

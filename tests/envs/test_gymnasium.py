@@ -15,7 +15,7 @@ from palus.types import MASKS, Continuous, Discrete
 gymnasium = pytest.importorskip("gymnasium", reason="needs the extra doom")
 from gymnasium import spaces  # noqa: E402
 
-from palus.envs.gymnasium import GymnasiumGame, VectorGame  # noqa: E402
+from palus.envs.gymnasium import GymnasiumGame, VectorGame, _info_of  # noqa: E402
 from palus.envs.gymnasium_spaces import ActionWriter, ObservationReader  # noqa: E402
 
 MAKE, TRUST = "palus.envs.gymnasium:make", Trust(frozenset({"gymnasium"}))
@@ -98,6 +98,10 @@ def test_an_own_vector_implementation_is_inactive_while_it_resets():
         assert game.active.all()
     row = int(step.terminated.argmax())
     assert not game.active[row] and abs(look(game)["obs"][row][2]) > 0.2  # the fallen pole is still to be seen
+    game.reset(5)
+    assert game.active.all()
+    while not (step := game.step(np.ones((3, 1), np.float32))).terminated.any():
+        pass
     step = game.step(np.ones((3, 1), np.float32))
     assert game.active[row] and step.reward[row] == 0 and abs(look(game)["obs"][row][2]) < 0.05
     check_game(game, repeatable=False)
@@ -144,6 +148,63 @@ def test_every_kind_of_space_is_read_and_written():
     assert first == 2 and nested["a"].tolist() == [1, 2] and nested["b"].tolist() == [-1, 4.5]
     assert flags.tolist() == [0, 1] and env.action_space.contains(env.told)
     assert step.over and step.truncated[0] and step.stats == {0: {"true_objective": 7.0, "kills": 3.0}}
+
+
+class Both(gymnasium.Env):
+    """Ends by the rules as its time is up."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (1,)), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.ones(1, np.float32), 1.0, True, True, {}
+
+
+def test_an_end_that_is_both_is_one_by_the_rules():
+    mode = gymnasium.vector.AutoresetMode.SAME_STEP
+    for game in (
+        GymnasiumGame(Both(), "both"),
+        VectorGame(gymnasium.vector.SyncVectorEnv([Both] * 2, autoreset_mode=mode), "both"),
+    ):
+        game.reset(0)
+        step = game.step(np.zeros((game.spec.num_agents, 1), np.float32))
+        assert step.terminated.all() and not step.truncated.any()
+        game.close()
+
+
+class Masked(Both):
+    def reset(self, *, seed=None, options=None):
+        return super().reset()[0], {"action_mask": np.array([1, 0], np.int8)}
+
+
+def test_one_of_several_that_tells_no_mask_forbids_nothing():
+    mode = gymnasium.vector.AutoresetMode.SAME_STEP
+    game = VectorGame(gymnasium.vector.SyncVectorEnv([Masked] * 2, autoreset_mode=mode), "masked")
+    game.reset(0)
+    game._info = game._info | {"_action_mask": np.array([True, False])}
+    out = observation_arrays(game.spec)
+    game.observe(out)
+    assert out[MASKS].tolist() == [[True, False], [True, True]]
+    game.close()
+
+
+def test_an_environment_s_own_part_of_a_vector_s_info_is_what_it_told():
+    infos = {"a": np.array([1, 2]), "_a": np.array([False, True]), "b": {"c": np.array([3, 4])}}
+    assert [_info_of(infos, row) for row in (0, 1)] == [{"b": {"c": 3}}, {"a": 2, "b": {"c": 4}}]
+
+
+def test_spaces_that_begin_elsewhere_or_differ_in_one_end_only_are_told_apart():
+    boxes = spaces.MultiDiscrete([2, 3], start=[5, -1])
+    out = {"obs": np.zeros((1, 5), np.float32)}
+    ObservationReader(boxes).write_one(np.array([6, 1]), out)
+    assert out["obs"].tolist() == [[0, 1, 0, 0, 1]]
+    assert ActionWriter(boxes).one(np.float32([1, 2])).tolist() == [6, 1]
+    uneven = ActionWriter(spaces.Box(np.float32([0, 0]), np.float32([1, 2])))
+    assert uneven.spec.parts == (Continuous(1, 0, 1), Continuous(1, 0, 2))
+    assert ObservationReader(spaces.Box(0, 255, (3, 6, 4), np.uint8)).specs[0].shape == (3, 6, 4)  # channels first
+    assert [ObservationReader(spaces.Discrete(n)).specs[0].sparse for n in (2, 3)] == [False, True]
 
 
 def test_what_no_network_can_read_or_write_is_refused():

@@ -115,15 +115,24 @@ def test_what_is_not_known_of_the_spread_widens_the_intervals_of_the_outermost()
     assert best > 1.005 < worst and middle < 1.002
 
 
-def test_points_that_strengths_were_fitted_to_scatter_no_less_than_they_did():
-    # Twelve even players with a pair for each pairing: without the correction the factor is 0.88.
-    phi = [bradley_terry.fit(play([0.0] * 12, pairs=1, seed=seed), 12).phi for seed in range(60)]
-    assert np.mean(phi) == pytest.approx(1.0, abs=0.06)
+@pytest.mark.parametrize(("alike", "expected"), [(False, 1.0), (True, 2.0)])
+def test_points_that_strengths_were_fitted_to_scatter_no_less_than_they_did(alike: bool, expected: float):
+    # Twelve even players with a pair for each pairing: without the correction the factor is 0.88. Or both games of a
+    # pair end alike.
+    phi = []
+    for seed in range(60):
+        games = play([0.0] * 12, pairs=1, seed=seed)
+        if alike:
+            games.points[1::2] = 1.0 - games.points[::2]
+        phi.append(bradley_terry.fit(games, 12).phi)
+    assert np.mean(phi) == pytest.approx(expected, rel=0.06)
 
 
 def test_draws_count_as_half_wins():
     drawn = Games(np.zeros(4, np.int64), np.ones(4, np.int64), np.full(4, 0.5), np.arange(4))
-    np.testing.assert_allclose(bradley_terry.fit(drawn, 2).strength, [0.0, 0.0], atol=1e-9)
+    fit = bradley_terry.fit(drawn, 2)
+    np.testing.assert_allclose(fit.strength, [0.0, 0.0], atol=1e-9)
+    assert fit.phi == pytest.approx(1 / 2)  # no scatter where 4 / 4 was expected, and imaginary pairs of 1 and 1
 
 
 def test_players_of_known_strength_come_out_in_order_and_in_scale():
