@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from palus.errors import HubError
 from palus.hub.publish import fetch
 from palus.hub.target import HubTarget
 
@@ -21,12 +22,14 @@ HARMFUL = [
 
 
 class _Handler(BaseHTTPRequestHandler):
+    sha = "a" * 40
+
     def do_GET(self) -> None:
         if "/tree/" in self.path:
             body = json.dumps([{"type": "file", "path": p, "size": 4, "oid": "b" * 40} for p in HARMLESS + HARMFUL])
         elif self.path.startswith("/api/"):
             siblings = [{"rfilename": path} for path in HARMLESS + HARMFUL]
-            body = json.dumps({"id": "eve/evil", "sha": "a" * 40, "siblings": siblings, "private": False, "tags": []})
+            body = json.dumps({"id": "eve/evil", "sha": self.sha, "siblings": siblings, "private": False, "tags": []})
         else:
             body = "evil"
         self.send_response(200)
@@ -51,11 +54,24 @@ def url() -> Iterator[str]:
         server.shutdown()
 
 
-def test_a_stranger_writes_neither_beside_the_folder_nor_into_git(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No token and no proxy."""
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
+
+
+def test_a_stranger_writes_neither_beside_the_folder_nor_into_git(url: str, tmp_path: Path) -> None:
     fetch("eve/evil", HubTarget(url), tmp_path / "pool" / "evil")
     found = [str(path.relative_to(tmp_path / "pool")) for path in (tmp_path / "pool").rglob("*") if path.is_file()]
     assert sorted(found) == sorted(f"evil/{path}" for path in HARMLESS)
+
+
+@pytest.mark.parametrize("commit", ["../../../../beside", "{folder}/beside", "main", "", None])
+def test_a_commit_that_is_a_path_names_no_file(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: str | None
+) -> None:
+    monkeypatch.setattr(_Handler, "sha", commit and commit.format(folder=tmp_path))
+    with pytest.raises(HubError, match=r"calls its commit .*; expected 40 hex digits"):
+        fetch("eve/evil", HubTarget(url), tmp_path / "pool" / "evil")
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

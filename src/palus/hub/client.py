@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import re
 import shutil
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +41,7 @@ from palus.hub.target import HUGGING_FACE
 # Between its versions the library changes the package that speaks HTTP; its errors are reached through this one class.
 _TRANSPORT_ERRORS: tuple[type[BaseException], ...] = (HfHubHTTPError.__bases__[0], OSError)
 
+_COMMIT = re.compile("[0-9a-f]{40}")
 _GIT = ".[gG][iI][tT]"
 _NEVER = (_GIT, f"*/{_GIT}", f"{_GIT}/*", f"*/{_GIT}/*", "/*", "..", "../*", "*/..", "*/../*")
 """Patterns of paths that `check_path` refuses on the way up, and that nobody wants on the way down."""
@@ -150,10 +152,15 @@ def push_to_hub(
 def pull_from_hub(url: str, repo_id: str, folder: Path, revision: str | None = None) -> None:
     """Copy a repository's files at `revision` (head when None) into `folder`. Raises HubError.
 
-    Paths that lead out of the folder, and what git would obey in it, stay away: a hub may list anything.
+    Paths that lead out of the folder, and what git would obey in it, stay away: a hub may list anything. The library
+    names a file by the commit: it is asked for here first, for what the hub calls so may be a path.
     """
     with _explained(url, repo_id):
-        _api(url).snapshot_download(repo_id, revision=revision, local_dir=folder, ignore_patterns=list(_NEVER))
+        api = _api(url)
+        commit = api.model_info(repo_id, revision=revision).sha
+        if not _COMMIT.fullmatch(str(commit)):
+            raise HubError(f"{repo_id}: {url} calls its commit {commit!r}; expected 40 hex digits, so it is no hub")
+        api.snapshot_download(repo_id, revision=commit, local_dir=folder, ignore_patterns=list(_NEVER))
     # The library's notes for continuing a broken download; kept until it succeeded, no part of the repository.
     shutil.rmtree(folder / ".cache" / "huggingface", ignore_errors=True)
     with suppress(OSError):  # not empty: somebody else's files are in it
