@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from palus.errors import HubError
+from palus.hub import client
 from palus.hub.publish import fetch
 from palus.hub.target import HubTarget
 
@@ -23,9 +24,12 @@ HARMFUL = [
 
 class _Handler(BaseHTTPRequestHandler):
     sha = "a" * 40
+    said: str | None = None
 
     def do_GET(self) -> None:
-        if "/tree/" in self.path:
+        if self.said is not None:
+            body = self.said
+        elif "/tree/" in self.path:
             body = json.dumps([{"type": "file", "path": p, "size": 4, "oid": "b" * 40} for p in HARMLESS + HARMFUL])
         elif self.path.startswith("/api/"):
             siblings = [{"rfilename": path} for path in HARMLESS + HARMFUL]
@@ -75,3 +79,17 @@ def test_a_commit_that_is_a_path_names_no_file(
     with pytest.raises(HubError, match=r"calls its commit .*; expected 40 hex digits"):
         fetch("eve/evil", HubTarget(url), tmp_path / "pool" / "evil")
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("said", ["<html>Sign in to the network</html>", "", "[]", "null", "{}", "5", "[" * 100_000])
+def test_what_is_no_hub_is_said_in_a_sentence(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    monkeypatch.setattr(_Handler, "said", said)
+    monkeypatch.setattr(client, "token_for", lambda _: "palus_token")
+    with pytest.raises(HubError, match="what answers there is no hub"):
+        fetch("eve/evil", HubTarget(url), tmp_path / "evil")
+    with pytest.raises(HubError, match="what answers there is no hub"):
+        client.log_in(url, "palus_token")
+    with pytest.raises(HubError, match="what answers there is no hub"):
+        client.check_may_push(url, "eve/evil")

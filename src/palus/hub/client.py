@@ -41,6 +41,9 @@ from palus.hub.target import HUGGING_FACE
 # Between its versions the library changes the package that speaks HTTP; its errors are reached through this one class.
 _TRANSPORT_ERRORS: tuple[type[BaseException], ...] = (HfHubHTTPError.__bases__[0], OSError)
 
+_NO_HUB_ERRORS = (ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError)
+"""What the library raises over an answer that is not the protocol's: it takes for granted that a hub gave it."""
+
 _COMMIT = re.compile("[0-9a-f]{40}")
 _GIT = ".[gG][iI][tT]"
 _NEVER = (_GIT, f"*/{_GIT}", f"{_GIT}/*", f"*/{_GIT}/*", "/*", "..", "../*", "*/..", "*/../*")
@@ -85,15 +88,16 @@ def check_may_push(url: str, repo_id: str) -> str:
     _need_token(url)
     with _explained(url):
         caller = _api(url).whoami()
-    name, owner = str(caller["name"]), repo_id.partition("/")[0]
-    token = caller.get("auth", {}).get("accessToken", {})
-    if "admin" in token.get("scopes", ()):
+        token = caller.get("auth", {}).get("accessToken", {})
+        name, role, scopes = str(caller["name"]), token.get("role"), tuple(token.get("scopes", ()))
+        owners = [name, *(str(group["name"]) for group in caller.get("orgs", ()))]
+    owner = repo_id.partition("/")[0]
+    if "admin" in scopes:
         return name
-    if token.get("role") == "read":
+    if role == "read":
         raise HubError(
             f"{url}: the token of {name} may only read; get one that may write, then: palus login{_argument(url)}"
         )
-    owners = [name, *(str(group["name"]) for group in caller.get("orgs", ()))]
     if owner.lower() not in (known.lower() for known in owners):
         own = f"{name}/{repo_id.partition('/')[2]}"
         raise HubError(f"{repo_id}: you are {name} at {url} and may not push to {owner}; name it {own}")
@@ -193,6 +197,9 @@ def _explained(url: str, repo_id: str = "") -> Iterator[None]:
         raise HubError(_http_message(error, url, repo_id)) from error
     except _TRANSPORT_ERRORS as error:
         raise HubError(_unreachable(error, url)) from error
+    except _NO_HUB_ERRORS as error:
+        sentence = "what answers there is no hub, or a page of the network in between; check the address"
+        raise HubError(f"{url}: {sentence} ({type(error).__name__}: {str(error)[:200]})") from error
 
 
 def _http_message(error: HfHubHTTPError, url: str, repo_id: str) -> str:
