@@ -140,7 +140,8 @@ def test_a_served_game_says_the_same_over_the_wire_as_here(served: Any) -> None:
 
 
 def test_what_breaks_the_protocol_is_one_sentence_on_both_ends(scripted: Any) -> None:
-    blind = said()
+    blind, endless = said(), said()
+    endless.unity_output.rl_initialization_output.brain_parameters[0].action_spec.discrete_branch_sizes[0] = 2**31 - 1
     del blind.unity_output.rl_output.agentInfos["B?team=0"].value[0].observations[:]
     for told, found in (
         (message(), "a message without rl_output"),
@@ -149,6 +150,7 @@ def test_what_breaks_the_protocol_is_one_sentence_on_both_ends(scripted: Any) ->
         (said(numbers=(0.0, np.nan)), "obs_0 of B.team=0 is NaN"),
         (said(name="B?team=x"), "behavior id 'B.team=x'; expected NAME"),
         (said(shape=(1, 1, 1, 2)), "behavior B.team=0: observation obs_0"),
+        (endless, "behavior B.team=0: actions of 2,147,483,647 numbers and choices; expected 65,536 at most"),
         (blind, "behavior B.team=0: it sees nothing; give its agents a sensor"),
         (b"\xff\xff", "no message of ML-Agents' protocol"),
     ):

@@ -15,6 +15,9 @@ from palus.files import is_file_name
 from palus.types import F32, I64, ActionSpec, AgentSpec, AnyArray, BehaviorSpec, Bool, Continuous, Discrete, GameSpec
 from palus.unity.side_channels import Statistic
 
+MAX_ACTIONS = 1 << 16
+"""Numbers and choices of an agent's actions together: the last layer of a network has a row for each."""
+
 
 def never() -> bool:
     """Nobody wants to stop."""
@@ -102,6 +105,8 @@ def joined(known: GameSpec, found: GameSpec) -> GameSpec:
 
 def actions_of(continuous: int, branches: Sequence[int]) -> ActionSpec:
     """ML-Agents' action spec: so many numbers in +-1, and a choice for each branch. ValueError where there is none."""
+    if (asked := continuous + sum(branches)) > MAX_ACTIONS:
+        raise ValueError(f"actions of {asked:,} numbers and choices; expected {MAX_ACTIONS:,} at most")
     parts = ([Continuous(continuous, -1.0, 1.0)] if continuous else []) + [Discrete(size) for size in branches]
     return ActionSpec(tuple(parts), masked=bool(branches))
 
