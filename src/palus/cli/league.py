@@ -41,8 +41,8 @@ Examples:
   # one of them, on another machine
   palus league cup.yaml --storage s3://bucket/cup --only two
 
-  # on the machines of a Ray cluster; RAY_ADDRESS=http://HEAD:8265 says which
-  ray job submit -- palus league cup.yaml --cluster auto --storage s3://cup/1
+  # on the machines of a Ray cluster, which this one belongs to
+  palus league cup.yaml --cluster auto --storage s3://bucket/cup
 
 Ctrl-C saves all runs. All of it: docs/machines.md.
 """
