@@ -18,7 +18,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -72,6 +72,15 @@ def opened_storage(url: str, heartbeat_s: int = 30) -> Iterator[RDBStorage]:
         storage.engine.dispose()
 
 
+class _Beating(RDBStorage):
+    """Whose heartbeat outlives that the database is away for a while; the worker itself says so where it stays away."""
+
+    def record_heartbeat(self, trial_id: int) -> None:
+        """A beat that is not taken is missed, of four: Optuna's thread would end by it, and be missed for ever."""
+        with suppress(SQLAlchemyError, optuna.exceptions.StorageInternalError):
+            super().record_heartbeat(trial_id)
+
+
 def _open_storage(url: str, heartbeat_s: int) -> RDBStorage:
     if "://" not in url:
         make_folder(Path(url).parent, "--study or --results-dir")
@@ -83,7 +92,7 @@ def _open_storage(url: str, heartbeat_s: int) -> RDBStorage:
         try:
             with _calm():
                 retry = RetryHeartbeatStaleTrialCallback(max_retry=MOST_RETRIES)
-                return RDBStorage(
+                return _Beating(
                     url, engine, heartbeat_interval=heartbeat_s, grace_period=SILENT_BEATS * heartbeat_s,
                     heartbeat_stale_trial_callback=retry,
                 )  # fmt: skip
