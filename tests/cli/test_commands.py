@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import gc
 import json
 import os
@@ -26,6 +27,8 @@ from palus.__main__ import freeze, main
 from palus.arena.referee.replay import read_replay
 from palus.arena.referee.result import MatchResult
 from palus.cli import app, literal
+from palus.cli.output import told_lack
+from palus.store import backup
 
 MODELS = Path(__file__).parents[3] / "shared" / "models" / "soccertwos"
 
@@ -309,3 +312,26 @@ def test_output_that_a_full_disk_does_not_take_is_told_in_a_sentence(words: list
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         2, "error: the output: No space left on device; free space there"
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files; let a process open more of them (ulimit"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded", "mine.csv"), "mine.csv: Disk quota exceeded; free space there"),
+        (FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"), "TMPDIR=FOLDER"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "lost"), None),
+    ],
+    ids=["files", "quota", "temporary", "other"],
+)
+def test_what_the_system_lacks_is_told_in_a_sentence(fault: OSError, told: str | None) -> None:
+    found = told_lack(fault)
+    assert found == told if told is None or found is None else told in found
+
+
+def test_a_command_that_may_open_no_more_files_ends_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(backup, "back_up", fail)
+    assert run("backup", "arena", "copy", code=2).startswith("error: Too many open files; ")

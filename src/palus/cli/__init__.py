@@ -3,7 +3,6 @@ is imported when its command is asked for: the schema of run files alone costs m
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import sys
@@ -18,7 +17,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from palus import __version__
-from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR, stderr, told_memory, told_missing
+from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR, FULL, stderr, told_lack, told_memory, told_missing
 from palus.errors import ConfigError, PalusError
 
 EPILOG = """
@@ -171,15 +170,17 @@ class _Group(TyperGroup):
             sys.exit(EXIT_INTERRUPTED)
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """Parse the command line and run it; exit 2 where a disk is full, also of the output of `--help`."""
+        """Parse the command line and run it; exit 2 where the system has no more of what every command takes: space,
+        also of the output of `--help`, open files, a folder for what is temporary."""
         try:
             return super().main(*args, **options)
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            told = told_lack(error)
+            if told is None:
                 raise
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what waits to be printed would fail again at the end
-            told = "the output" if error.filename is None else error.filename
-            _fail(f"{told}: {error.strerror}; free space there")
+            if error.errno in FULL:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what waits to be printed would fail again at the end
+            _fail(told)
 
 
 def _fail(told: str) -> NoReturn:

@@ -40,6 +40,8 @@ stdout = Terminal(highlight=False, soft_wrap=True)
 stderr = Terminal(stderr=True, highlight=False, soft_wrap=True)
 
 EXIT_USER_ERROR, EXIT_INTERRUPTED = 2, 130
+FULL = errno.ENOSPC, errno.EDQUOT
+"""How a system says that a disk is full, or a user's share of it."""
 LINE_S = 30.0
 """Between two lines of progress, where there is no terminal for a bar."""
 BROUGHT_BY = {
@@ -135,6 +137,17 @@ def told_memory(error: MemoryError) -> str:
         f"out of memory: {error or 'more than there is was asked for'}. Ask for less at once: of a run lower "
         "hyperparameters.buffer_size or palus.num_matches, of other commands --pairs or --games"
     )
+
+
+def told_lack(error: OSError) -> str | None:
+    """What to say of what the system has no more of, whatever a command does; None of what commands tell themselves."""
+    if error.errno in FULL:
+        return f"{error.filename or 'the output'}: {error.strerror}; free space there"
+    if error.errno == errno.EMFILE:
+        return f"{error.strerror}; let a process open more of them (ulimit -n)"
+    if "temporary directory" in (error.strerror or ""):  # of `tempfile`
+        return f"{error.strerror}; name a folder that can be written, TMPDIR=FOLDER"
+    return None
 
 
 def told_missing(error: ModuleNotFoundError) -> str | None:
