@@ -57,6 +57,34 @@ def test_two_random_camps_are_apart_exactly_while_few_pairs_link_them() -> None:
         assert loose_groups(field(pairs), 11) == expected
 
 
+def parts_of(players: tuple[int, ...], pairs: dict[tuple[int, int], int]) -> list[tuple[int, ...]]:
+    """By trying every cut: players are torn apart for as long as fewer than ten pairs cross one."""
+    first, *others = players
+    for size in range(len(others)):
+        for left in combinations(others, size):
+            near = {first, *left}
+            if (
+                sum(count for (i, j), count in pairs.items() if {i, j} <= {*players} and (i in near) != (j in near))
+                < 10
+            ):
+                far = tuple(player for player in players if player not in near)
+                return parts_of(tuple(sorted(near)), pairs) + parts_of(far, pairs)
+    return [players]
+
+
+def test_groups_are_those_that_no_cut_of_few_pairs_tears_apart() -> None:
+    rng, several = np.random.default_rng(0), 0
+    for trial in range(80):
+        camp = rng.integers(0, 2 + trial % 2, 9)
+        linked = [(i, j) for i, j in combinations(range(9), 2) if rng.random() < (0.9 if camp[i] == camp[j] else 0.15)]
+        pairs = {link: int(rng.integers(1, 10)) for link in linked}
+        parts = sorted(part for part in parts_of(tuple(range(9)), pairs) if len(part) > 1)
+        largest = max(parts, key=len, default=None)
+        assert [group.players for group in loose_groups(field(pairs), 9)] == [p for p in parts if p is not largest]
+        several += len(parts) > 1
+    assert several >= 5
+
+
 def test_groups_without_any_match_between_them_are_found_among_many_too() -> None:
     pairs = everybody(range(5), 6) | everybody(range(5, 9), 1)
     assert separate_groups(field(pairs), 10) == (LooseGroup((5, 6, 7, 8), 0),), "one who played nobody is no group"

@@ -27,33 +27,19 @@ def loose_groups(units: Units, num_players: int) -> tuple[LooseGroup, ...]:
 
     How such groups stand to each other is said by the prior more than by results: intervals that look narrow were seen
     to hold the truth one time in ten. A single player with few pairs is no group: its rating is provisional.
-
-    Source: Nagamochi and Ibaraki, Computing edge-connectivity in multigraphs and capacitated graphs, 1992: in an
-    ordering that always takes next whoever is tied most to those taken, ties of enough pairs show two that no
-    smaller cut separates. Such two are joined; where there are none left, whoever came last hangs on too few.
     """
     met: F32 = np.zeros((num_players, num_players), np.float32)  # whole numbers: exact
     np.add.at(met, (units.low, units.high), units.count)
     met = met + met.T
-    groups = [[i] for i in range(num_players)]
-    parts: list[list[int]] = []
-    ties: F32 = met.copy()
-    while len(groups) > 1:
-        loose = np.flatnonzero(ties.sum(axis=1) < ENOUGH_PAIRS)
-        if len(loose) == 0:
-            label, last = _joined(ties)
-            if label.max() + 1 < len(groups):
-                member = np.zeros((int(label.max()) + 1, len(groups)), np.float32)
-                member[label, np.arange(len(groups))] = 1.0
-                ties = (member @ ties @ member.T).astype(np.float32)
-                np.fill_diagonal(ties, 0.0)
-                groups = [[i for k in np.flatnonzero(row) for i in groups[k]] for row in member]
-                continue
-            loose = np.array([last])
-        parts += [groups[k] for k in loose.tolist()]
-        kept = np.setdiff1d(np.arange(len(groups)), loose)
-        groups, ties = [groups[k] for k in kept.tolist()], ties[np.ix_(kept, kept)]
-    parts = sorted(sorted(part) for part in [*parts, *groups] if len(part) > 1)
+    waiting, parts = [np.arange(num_players)], list[list[int]]()
+    while waiting:
+        players = waiting.pop()
+        torn = _torn(met[np.ix_(players, players)])
+        if len(torn) > 1:
+            waiting += [players[sorted(side)] for side in torn]
+        elif len(players) > 1:
+            parts.append(players.tolist())
+    parts.sort()
     largest = max(parts, key=len, default=None)
     return tuple(
         LooseGroup(tuple(part), int(met[part].sum() - met[np.ix_(part, part)].sum()))
@@ -75,12 +61,34 @@ def separate_groups(units: Units, num_players: int) -> tuple[LooseGroup, ...]:
     return tuple(sorted((LooseGroup(tuple(part.tolist()), 0) for part in parts), key=lambda group: group.players))
 
 
-def _joined(ties: F32) -> tuple[I64, int]:
-    """A number for each group, equal where no cut of too few pairs separates two; and whoever came last."""
+def _torn(ties: F32) -> list[list[int]]:
+    """Players, each list apart from all others by a cut of too few pairs; one list where there is no such cut.
+
+    Source: Nagamochi and Ibaraki, Computing edge-connectivity in multigraphs and capacitated graphs, 1992: in an
+    ordering that always takes next whoever is tied most to those taken, ties of enough pairs show two that no
+    smaller cut separates. Such two are joined, until somebody hangs on too few, or all are one.
+    """
+    groups = [[i] for i in range(len(ties))]
+    while len(groups) > 1:
+        loose = ties.sum(axis=1) < ENOUGH_PAIRS
+        if loose.any():
+            rest = [i for group, apart in zip(groups, loose, strict=True) if not apart for i in group]
+            return [*(group for group, apart in zip(groups, loose, strict=True) if apart), *([rest] if rest else [])]
+        label = _joined(ties)
+        member = np.zeros((int(label.max()) + 1, len(groups)), np.float32)
+        member[label, np.arange(len(groups))] = 1.0
+        ties = (member @ ties @ member.T).astype(np.float32)
+        np.fill_diagonal(ties, 0.0)
+        groups = [[i for k in np.flatnonzero(row) for i in groups[k]] for row in member]
+    return groups
+
+
+def _joined(ties: F32) -> I64:
+    """A number for each group, equal where no cut of too few pairs separates two. Who is taken last is joined at least,
+    unless it hangs on too few itself."""
     n = len(ties)
     label = np.arange(n)
     left, tied = np.ones(n, np.bool_), np.zeros(n)
-    last = 0
     for _ in range(n):
         last = int(np.argmax(np.where(left, tied, -1.0)))
         left[last] = False
@@ -88,4 +96,4 @@ def _joined(ties: F32) -> tuple[I64, int]:
         sure = left & (ties[last] > 0.0) & (tied >= ENOUGH_PAIRS)
         if sure.any():
             label[np.isin(label, label[sure])] = label[last]
-    return np.unique(label, return_inverse=True)[1], last
+    return np.unique(label, return_inverse=True)[1]
