@@ -17,6 +17,7 @@ from pitch import ACTIONS, Always, Book, Pitch
 from palus import envs
 from palus.envs.matches import Matches
 from palus.errors import EnvError
+from palus.nn.distributions import sample
 from palus.nn.place import Placement
 from palus.rollout.collector import InProcessCollector
 from palus.rollout.players import _joined
@@ -165,6 +166,50 @@ def test_an_agent_that_left_is_inactive_until_the_next_match():
     assert (rollout.observations["obs_0"][:-1][~rollout.active] == 0).all()
     assert (rollout.rewards[~rollout.active] == 0).all()
     assert rollout.terminated[1].tolist() == [False, True, False, False]
+
+
+def test_a_memory_is_empty_when_a_match_begins_also_of_who_had_left_before_its_end():
+    class Counting(Always):
+        state_size = 1
+        shown: list[list[float]]
+
+        def act(self, observations, states, masks=None):
+            self.shown = [*getattr(self, "shown", []), states[:, 0].tolist()]
+            return super().act(observations, states)[0], None, states + 1
+
+    learner, other = Counting(0), Counting(1)
+    env = Pitch([3], leaves=[1, 2])
+    rows = InProcessCollector(
+        env, {0: ("Pitch", learner)}, lambda slot: seats(env, 0, 0), 3, 1, {0: 2}, lambda policy: other
+    )
+    rows.collect()
+    assert rows.collect().rollouts[0].states.tolist() == [[0.0], [0.0]]
+    assert [sorted(shown) for shown in other.shown[:4]] == [[0, 0], [0, 1], [0, 2], [0, 0]]
+
+
+def test_opponents_draw_with_other_keys_than_learners():
+    env, ticks = Pitch([9]), []
+
+    def draw(parameters, spec, seed, tick, rows):
+        ticks.append(tick)
+        return sample(parameters, spec, seed, tick, rows)
+
+    InProcessCollector(
+        env, {0: ("Pitch", Always(0))}, lambda slot: seats(env, 0, 0), 3, 1, {0: 2}, Book(), draws={"Pitch": draw}
+    ).collect()
+    assert sorted(ticks) == [0, 1, 2, 3, 4, 5]
+
+
+def test_matches_that_begin_anew_are_others_and_nothing_of_the_old_ones_is_told():
+    env, seeds = Pitch([4, 4]), []
+    begin = env.reset
+    env.reset = lambda own: (seeds.extend(own.tolist()), begin(own))
+    rows = collector(env, 3)
+    rows.collect()
+    rows.restart()
+    _, episodes = play(rows)
+    assert episodes == [] and len(set(seeds)) == 4
+    assert [episode.length for episode in play(rows)[1]] == [4] * 4
 
 
 def test_episodes_tell_who_played_how_long_and_what_it_was_paid():
