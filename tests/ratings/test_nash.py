@@ -8,7 +8,7 @@ import pytest
 from histories import Field, arrange
 from palus.ratings import bradley_terry, nash
 from palus.ratings.cycles import cycles, sure_edges
-from palus.ratings.games import Played, add_up, units_of
+from palus.ratings.games import Played, Units, add_up, units_of
 
 ROCK_PAPER_SCISSORS = np.array([[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]])
 
@@ -147,6 +147,26 @@ def test_equal_players_show_no_cycles_however_many_they_are() -> None:
         for j in range(i):
             history += duel(f"{i:02d}", f"{j:02d}", rng.choice([0.0, 0.5, 1.0], 20).tolist())
     assert cycles(units_of(arrange(history).games)) == ()
+
+
+def test_the_clearest_cycle_stands_first():
+    beats = [("r", "s"), ("s", "p"), ("p", "r"), ("x", "y"), ("y", "z"), ("z", "x")]
+    games = [g for a, b in beats for g in duel(a, b, [1.0 if k % 4 or a > "u" else 0.5 for k in range(24)])]
+    assert [cycle.strength for cycle in cycles(units_of(arrange(games).games))] == [1.0, 0.875]
+
+
+def test_pairings_are_looked_at_from_the_surest_on():
+    """Holm's steps: 2 / 2^7 times two, then 2 / 2^6 alone. Of three with 2 / 2^6 the first is not sure, so none is."""
+    two = duel("a", "b", [1.0] * 7) + duel("c", "d", [1.0] * 6)
+    assert [edge.p_value for edge in sure_edges(units_of(arrange(two).games))] == [2 / 2**6, 2 / 2**6]
+    three = [game for pair in ("ab", "cd", "ef") for game in duel(*pair, [1.0] * 6)]
+    assert sure_edges(units_of(arrange(three).games)) == ()
+
+
+def test_an_edge_s_share_counts_units_that_are_alike_as_often_as_they_were_played():
+    low, high = np.zeros(2, np.int64), np.ones(2, np.int64)
+    (edge,) = sure_edges(Units(low, high, np.array([0.75, 1.0]), np.full(2, 2), np.array([1, 9])))
+    assert edge.share == pytest.approx((0.75 + 9) / 10)
 
 
 def test_edges_are_corrected_for_how_many_are_looked_at() -> None:

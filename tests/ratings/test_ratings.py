@@ -43,6 +43,7 @@ def test_elo_of_ml_agents_moves_by_result_minus_expectation():
     assert winner == pytest.approx(1200 + 10 / 11)
     assert winner + loser == pytest.approx(2800)
     assert elo.expected_score(1e9, 0) == pytest.approx(1.0)
+    assert elo.expected_score(0, 1e9) == pytest.approx(0.0)
 
 
 def test_ten_to_one_odds_are_four_hundred_points_apart():
@@ -216,6 +217,18 @@ def test_twins_count_as_one_game_and_independent_games_as_two():
 
 def width(interval: tuple[float, float]) -> float:
     return interval[1] - interval[0]
+
+
+def test_units_are_told_apart_by_their_players_and_gathered_from_wherever_they_stand():
+    first, second = np.array([0, 0, 0, 0, 0]), np.array([1, 1, 1, 1, 2])
+    found = units_of(Games(first, second, np.array([1.0, 0.0, 1.0, 0.5, 1.0]), np.array([3, 7, 3, 7, 7])))
+    assert (found.high.tolist(), found.share.tolist(), found.games.tolist()) == ([1, 1, 2], [0.25, 1, 1], [2, 2, 1])
+
+
+def test_the_scatter_of_few_pairs_by_hand():
+    # 1 and 1/2: mean 3/4, variance 1/8, expected 2 x 3/16 + 1/8 = 1/2: 4 games x 1.5 / 1.5. One pair has none: 2 games.
+    assert score_interval(np.array([1.0, 0.5])) == pytest.approx(wilson(0.75, 4))
+    assert score_interval(np.array([0.5])) == pytest.approx(wilson(0.5, 2))
 
 
 def test_score_interval_is_wilson_for_one_sided_results():

@@ -9,7 +9,8 @@ import pytest
 
 from histories import add_history, arrange
 from palus.ratings import bradley_terry
-from palus.ratings.games import Played, add_up, units_of
+from palus.ratings.games import Cells, Played, add_up, units_of
+from palus.ratings.information import Sparse, dense, whole
 
 
 def played(players: int, pairs: int, seed: int, near: int = 100) -> list[Played]:
@@ -65,3 +66,23 @@ def test_the_sparse_fit_agrees_with_the_dense_one(players: int, pairs: int, monk
     held = bradley_terry.fit_sums(cells, units, n)
     assert held.covariance is None
     assert 0.6 < np.median(held.half_width / dense.half_width) <= 1.01
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_the_information_by_parts_is_that_of_the_whole_matrix(more: int) -> None:
+    """more: the side's worth beside the strengths."""
+    rng, n = np.random.default_rng(0), 9
+    first, second = np.nonzero(rng.random((n, n)) < 0.4)
+    own = first != second
+    cells = Cells(first[own], second[own], np.ones(own.sum()), np.ones(own.sum()))
+    weight, precision, moves = rng.random(own.sum()), np.full(n + more, 0.1), rng.random(n + more)
+    sparse = Sparse(weight, cells, n, precision)
+    matrix = dense(weight, cells, n, precision)
+    np.testing.assert_allclose(sparse.solve(moves), np.linalg.solve(matrix, moves), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(sparse.variance, 1 / np.diag(matrix))
+    np.testing.assert_allclose(sparse.widened(moves, 2.0).variance, 1 / np.diag(matrix) + 2 * moves**2)
+    trace, squares = sparse.moments(n)
+    held = 1 / np.diag(matrix)[:n] * (1 - 1 / n)
+    assert (trace, squares) == pytest.approx((held.sum(), np.square(held).sum()))
+    wider = np.linalg.inv(matrix[:n, :n]) + 2 * np.outer(moves[:n], moves[:n])
+    np.testing.assert_allclose(whole(sparse.widened(moves, 2.0)), wider, atol=1e-9)
