@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pickle
 
+import numpy as np
 import pytest
 
 from palus.envs import GameSource, make_game
+from palus.envs.game import draw_actions
 from palus.errors import EnvError
 from palus.trust import Trust
+from palus.types import ActionSpec, Continuous, Discrete
 
 MINE = Trust(frozenset({"fractions", "no"}))
 
@@ -49,3 +52,11 @@ def test_a_source_refuses_at_once_what_it_will_never_make() -> None:
         GameSource("DualToy")
     with pytest.raises(EnvError, match=r"num_matches: |num_matches"):
         GameSource("DuelToy", {"num_matches": 7}).batch(2)
+
+
+def test_random_choices_are_even_among_those_that_are_allowed_and_numbers_stay_in_their_range() -> None:
+    spec = ActionSpec((Discrete(3), Discrete(2), Continuous(1, low=0.5)), masked=True)
+    masks = np.tile([True, False, True, False, True], (2000, 1))
+    drawn = draw_actions(spec, 2000, masks, np.random.default_rng(0))
+    assert set(drawn[:, 0]) == {0.0, 2.0} and np.mean(drawn[:, 0] == 2) == pytest.approx(0.5, abs=0.04)
+    assert (drawn[:, 1] == 1).all() and drawn[:, 2].min() == 0.5

@@ -536,11 +536,10 @@ def test_memories_follow_their_agent_and_end_with_its_episode():
     assert told == [pytest.approx(1, abs=0.01)] * 4
 
 
-def test_numbers_reach_the_game_as_each_policy_draws_them_clipped_or_squashed():
-    class Squashing(CountingPolicy):
-        squash = True
-
-    policies = {0: Squashing(2), FROZEN: CountingPolicy(5)}
+@pytest.mark.parametrize("squashing", [0, FROZEN])
+def test_numbers_reach_the_game_as_each_policy_draws_them_clipped_or_squashed(squashing):
+    policies = {0: CountingPolicy(2), FROZEN: CountingPolicy(5)}
+    policies[squashing].squash = True
     with contextlib.closing(
         InProcessCollector(
             Matches(lambda: CountingGame(length=3), 2), {0: ("", policies[0])},
@@ -550,7 +549,8 @@ def test_numbers_reach_the_game_as_each_policy_draws_them_clipped_or_squashed():
         collected = collector.collect()
     # the last of three decisions draws 2, the memory then
     objectives = {e.slot: e.stats["true_objective"] for e in collected.episodes}
-    assert objectives == {0: pytest.approx(1.0, abs=1e-3), 1: pytest.approx(np.tanh(2.0), abs=1e-3)}
+    told = {policy: np.tanh(2.0) if policy == squashing else 1.0 for policy in policies}
+    assert objectives == {slot: pytest.approx(told[k], abs=1e-3) for slot, k in enumerate((FROZEN, 0))}
     assert collected.rollouts[0].actions[2, 1, 1] == pytest.approx(2.0, abs=0.01)  # stored as drawn
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from pitch import Pitch
 
 from palus.config import load_run
 from palus.config.appo import Sampling
 from palus.errors import ConfigError
 from palus.rollout import plan
-from palus.rollout.plan import WorkerPlan, cores_for, plan_workers, worker_games
+from palus.rollout.plan import WorkerPlan, cores_for, plan_matches, plan_workers, rows_per_match, worker_games
 
 
 def test_games_of_a_split_lie_together() -> None:
@@ -83,3 +84,31 @@ def test_games_of_a_trainer_with_a_replay_buffer_do_not_follow_from_its_size(mor
     assert worker_games(run, learning=2) == games
     plan = plan_workers(run.palus.sampling, 4 * games, agents=4)
     assert plan.processes * plan.splits * plan.games == games
+
+
+@pytest.mark.parametrize(
+    ("more", "matches", "steps"),
+    # of two learning rows each; 2000 // (2 x 80), and the least that fills 2000
+    [([], 12, 84), (["behaviors.SoccerTwos.time_horizon=50"], 20, 50), (["palus.num_matches=3"], 3, 334)],
+)
+def test_matches_of_one_process_and_the_decisions_of_a_rollout_fill_the_buffer(
+    more: list[str], matches: int, steps: int
+) -> None:
+    sizes = ["behaviors.SoccerTwos.hyperparameters={buffer_size: 2000, batch_size: 100}", "palus.num_matches=0"]
+    run = load_run("debug", [*sizes, "behaviors.SoccerTwos.time_horizon=1000", *more])
+    assert plan_matches(run, rows=2) == (matches, steps)
+
+
+@pytest.mark.parametrize(
+    ("past", "mirrors", "all_teams", "rows"),
+    [(True, False, False, 2), (False, False, False, 4), (True, True, False, 4), (True, False, True, 4)],
+)
+def test_who_meets_its_past_learns_on_one_team_unless_all_do(
+    past: bool, mirrors: bool, all_teams: bool, rows: int
+) -> None:
+    assert rows_per_match(Pitch([1]).spec, "Pitch", past=past, mirrors=mirrors, all_teams=all_teams) == rows
+
+
+def test_ranks_of_one_machine_share_its_cores(monkeypatch) -> None:
+    monkeypatch.setattr(plan, "physical_cores", lambda: 4)
+    assert plan_workers(Sampling(), 32, agents=1, neighbours=2).workers == 2
