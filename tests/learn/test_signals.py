@@ -216,6 +216,35 @@ def test_rnd_pays_for_what_it_has_not_seen() -> None:
     assert torch.equal(fixed, signal.fixed.weights.master)
 
 
+@pytest.mark.parametrize(("kind", "settings"), [(CuriositySignal, Curiosity), (RndSignal, Rnd)])
+def test_a_signal_reads_what_it_has_seen_so_far_as_normal_and_pays_on_where_it_was_saved(
+    kind: Any, settings: Any
+) -> None:
+    one, other = (kind(settings(network_settings=SMALL | {"normalize": True}), EYES, generator(k)) for k in (0, 1))
+    decisions = some_decisions(20)
+    one.learn(decisions)
+    before = one.rewards(decisions)
+    one.observe({name: 5 + 3 * seen for name, seen in decisions.observations.items()}, np.arange(20))
+    assert not np.allclose(one.rewards(decisions), before, rtol=0.01)
+    other.load_state_dict(one.state_dict())
+    np.testing.assert_array_equal(other.rewards(decisions), one.rewards(decisions))
+    assert one.rewards(decisions).max() > 0
+
+
+def test_the_bottleneck_s_weight_is_never_negative_and_goes_on_where_it_was_saved(tmp_path: Path) -> None:
+    settings = Gail(demo_path=experts(tmp_path, some_decisions(12, 1)), use_vail=True, network_settings=SMALL)
+    one, other = (GailSignal(settings, EYES, generator(k)) for k in (0, 1))
+    assert one.learn(some_decisions(8, 2))["Losses/GAIL KL Loss"] < 0.5 and one.beta == 0.0
+    one.beta = 0.3
+    other.load_state_dict(one.state_dict())
+    own = some_decisions(8, 3)
+    assert other.beta == 0.3 and other.learn(own) == one.learn(own)
+    with torch.no_grad():
+        one.discriminator.sigma.fill_(2.0)
+        logits, mu = one.discriminator(one._inputs(own.observations, own.actions, own.ended), torch.ones(8, 128))
+        torch.testing.assert_close(logits, one.discriminator.head(mu + 2.0)[:, 0])
+
+
 @dataclass
 class Paying:
     """A signal that pays the number that is seen."""
