@@ -86,3 +86,17 @@ def test_games_that_could_not_all_be_made_are_closed():
     with pytest.raises(EnvError, match="no third one"):
         Matches(make, 3)
     assert [game._closed for game in games] == [True, True]
+
+
+def test_every_episode_of_a_game_has_a_seed_of_its_own():
+    class Seeded(CountingGame):
+        def reset(self, seed):
+            seeds.append(seed)
+            super().reset(seed)
+
+    seeds: list[int] = []
+    env = Matches(Seeded, 2)
+    env.reset(np.array([3, 4]))
+    env.begin(0)
+    env.begin(1)
+    assert len(set(seeds)) == 4
