@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
-import re
 import shutil
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +33,7 @@ from huggingface_hub.utils._http import hf_raise_for_status
 
 from palus import __version__
 from palus.errors import HubError
-from palus.hub.ids import check_path
+from palus.hub.ids import COMMIT, check_path
 from palus.hub.layout import Content
 from palus.hub.target import HUGGING_FACE
 
@@ -44,7 +43,6 @@ _TRANSPORT_ERRORS: tuple[type[BaseException], ...] = (HfHubHTTPError.__bases__[0
 _NO_HUB_ERRORS = (ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError)
 """What the library raises over an answer that is not the protocol's: it takes for granted that a hub gave it."""
 
-_COMMIT = re.compile("[0-9a-f]{40}")
 _GIT = ".[gG][iI][tT]"
 _NEVER = (_GIT, f"*/{_GIT}", f"{_GIT}/*", f"*/{_GIT}/*", "/*", "..", "../*", "*/..", "*/../*")
 """Patterns of paths that `check_path` refuses on the way up, and that nobody wants on the way down."""
@@ -162,7 +160,7 @@ def pull_from_hub(url: str, repo_id: str, folder: Path, revision: str | None = N
     with _explained(url, repo_id):
         api = _api(url)
         commit = api.model_info(repo_id, revision=revision).sha
-        if not _COMMIT.fullmatch(str(commit)):
+        if not COMMIT.fullmatch(str(commit)):
             raise HubError(f"{repo_id}: {url} calls its commit {commit!r}; expected 40 hex digits, so it is no hub")
         api.snapshot_download(repo_id, revision=commit, local_dir=folder, ignore_patterns=list(_NEVER))
     # The library's notes for continuing a broken download; kept until it succeeded, no part of the repository.

@@ -14,6 +14,8 @@ MAX_DEPTH = 32
 _SEGMENT = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?\Z")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _DRIVE = re.compile(r"[A-Za-z]:")
+COMMIT = re.compile("[0-9a-f]{40}")
+"""What a hub calls a commit. Whatever else one elsewhere says may be a path."""
 _DEVICES = {"con", "prn", "aux", "nul"} | {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
 # First segments of the addresses that hub, arena and pages serve; an owner of that name would shadow them.
 RESERVED_OWNERS = frozenset(

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import os
 import stat
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +26,7 @@ from palus.envs.arena_game import ArenaGame
 from palus.errors import ArenaError, HubError
 from palus.files import digest_of
 from palus.hub.folder_pool import find_repositories
-from palus.hub.ids import check_repo_id
+from palus.hub.ids import COMMIT, check_repo_id
 from palus.store.blobs import BlobStore
 from palus.store.tables import commit_files, commits, entries, repo_tags, repos
 
@@ -36,6 +37,8 @@ Source = Literal["hub", "folder", "hf", "house"]
 _PUBLIC = (repos.c.kind == "model") & repos.c.private.is_(False) & repos.c.head.is_not(None)
 
 MISSING_FILE, TOO_LARGE = "missing-file", "too-large"
+FETCH_S = 600.0
+"""Until a model of another hub has to be here."""
 
 
 @dataclass(frozen=True)
@@ -240,8 +243,8 @@ class HuggingFace:
     def sweep(self, env: str, *, wanted: Callable[[str, str], bool]) -> Sweep:
         """wanted: of (repo, revision); others are known already and not downloaded again.
 
-        A repository that cannot be fetched is present but not found, so that it is tried again; one whose name none
-        may have here is neither. Raises ArenaError when the list cannot be had.
+        A repository that cannot be fetched, or whose commit is none, is present but not found, so that it is tried
+        again; one whose name none may have here is neither. Raises ArenaError when the list cannot be had.
         """
         try:
             listed = list(self._api.list_models(filter=list(game_of(env).tags), full=True))
@@ -252,7 +255,7 @@ class HuggingFace:
             logger.info("%s: left out, as nobody may have these names here: %s", self._api.endpoint, left_out[:20])
         found = []
         for info in models:
-            if info.sha and wanted(info.id, info.sha):
+            if COMMIT.fullmatch(str(info.sha)) and wanted(info.id, info.sha):
                 try:
                     found.append(self._find(info, env))
                 except self._errors as error:
@@ -272,11 +275,24 @@ class HuggingFace:
         return _entry(env, info.id, info.sha, files, pushed_ms)
 
     def _download(self, repo: str, revision: str, file: str, max_bytes: int) -> str | None:
-        """SHA-256 of the stored bytes; None when they are too many."""
-        sizes = self._api.get_paths_info(repo, [file], revision=revision)
-        if not sizes or getattr(sizes[0], "size", 0) > max_bytes:
-            return None
-        return self._blobs.put(Path(self._api.hf_hub_download(repo, file, revision=revision)).read_bytes()).sha256
+        """SHA-256 of the stored bytes; None when they are too many. They do not pass through the library's cache, where
+        what a hub answers would name files."""
+        from huggingface_hub import constants, get_session, hf_hub_url
+        from huggingface_hub.utils._headers import build_hf_headers
+        from huggingface_hub.utils._http import hf_raise_for_status
+
+        url = hf_hub_url(repo, file, revision=revision, endpoint=self._api.endpoint)
+        headers = build_hf_headers(token=self._api.token)
+        data, until_s = bytearray(), time.monotonic() + FETCH_S
+        with get_session().stream("GET", url, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT) as answer:
+            hf_raise_for_status(answer)
+            for part in answer.iter_bytes():
+                data += part
+                if len(data) > max_bytes:
+                    return None
+                if time.monotonic() > until_s:
+                    raise TimeoutError(f"{file} is not here after {FETCH_S:g} s")
+        return self._blobs.put(bytes(data)).sha256
 
 
 def _is_repo_id(name: str) -> bool:
