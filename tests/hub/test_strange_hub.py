@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from palus.errors import HubError
-from palus.hub import client
+from palus.hub import bounded, client
 from palus.hub.publish import fetch
 from palus.hub.target import HubTarget
 
@@ -25,8 +27,12 @@ HARMFUL = [
 class _Handler(BaseHTTPRequestHandler):
     sha = "a" * 40
     said: str | None = None
+    bomb: bytes | None = None
 
     def do_GET(self) -> None:
+        if self.bomb is not None:
+            self._send(self.bomb, {"Content-Encoding": "gzip"})
+            return
         if self.said is not None:
             body = self.said
         elif "/tree/" in self.path:
@@ -36,12 +42,15 @@ class _Handler(BaseHTTPRequestHandler):
             body = json.dumps({"id": "eve/evil", "sha": self.sha, "siblings": siblings, "private": False, "tags": []})
         else:
             body = "evil"
+        self._send(body.encode(), {"ETag": f'"{"b" * 40}"', "X-Repo-Commit": "a" * 40})
+
+    def _send(self, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(200)
-        for name, value in {"Content-Length": len(body), "ETag": f'"{"b" * 40}"', "X-Repo-Commit": "a" * 40}.items():
+        for name, value in {"Content-Length": len(body), **headers}.items():
             self.send_header(name, str(value))
         self.end_headers()
         if self.command == "GET":
-            self.wfile.write(body.encode())
+            self.wfile.write(body)
 
     def do_HEAD(self) -> None:
         self.do_GET()
@@ -93,3 +102,27 @@ def test_what_is_no_hub_is_said_in_a_sentence(
         client.log_in(url, "palus_token")
     with pytest.raises(HubError, match="what answers there is no hub"):
         client.check_may_push(url, "eve/evil")
+
+
+def test_an_answer_is_unpacked_no_further_than_its_bound(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_Handler, "bomb", gzip.compress(b" " * (2 * bounded.MAX_ANSWER_BYTES) + b"{}"))
+    monkeypatch.setattr(client, "token_for", lambda _: "palus_token")
+    tracemalloc.start()
+    try:
+        with pytest.raises(HubError, match="more than 16 MiB, as much as is read of a hub's answer"):
+            fetch("eve/evil", HubTarget(url), tmp_path / "evil")
+        with pytest.raises(HubError, match="more than 16 MiB"):
+            client.check_may_push(url, "eve/evil")
+        with pytest.raises(HubError, match="more than 16 MiB"):
+            client.read_card(url, "eve/evil")
+        assert tracemalloc.get_traced_memory()[1] < 2 * bounded.MAX_ANSWER_BYTES
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_is_fetched_no_further_than_its_bound(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "MAX_FILE_BYTES", 3)
+    with pytest.raises(HubError, match="more than 3 bytes"):
+        fetch("eve/evil", HubTarget(url), tmp_path / "evil")

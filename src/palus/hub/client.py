@@ -33,6 +33,7 @@ from huggingface_hub.utils._http import hf_raise_for_status
 
 from palus import __version__
 from palus.errors import HubError
+from palus.hub.bounded import bound_answers
 from palus.hub.ids import COMMIT, check_path
 from palus.hub.layout import Content
 from palus.hub.target import HUGGING_FACE
@@ -105,6 +106,7 @@ def check_may_push(url: str, repo_id: str) -> str:
 def read_card(url: str, repo_id: str) -> str | None:
     """README.md at the repository's head; None when there is no repository or no card yet. Raises HubError."""
     with _explained(url, repo_id):
+        bound_answers()
         address = f"{url}/{repo_id}/resolve/main/README.md"
         headers = build_hf_headers(token=token_for(url) or False)
         answer = get_session().get(address, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT)
@@ -175,6 +177,7 @@ def _need_token(url: str) -> None:
 
 
 def _api(url: str, token: str | None = None) -> HfApi:
+    bound_answers()
     # False, not None: None would send the token of huggingface.co to whatever hub this is.
     return HfApi(url, token or token_for(url) or False, library_name="palus", library_version=__version__)
 

@@ -13,6 +13,7 @@ from huggingface_hub import HfApi
 
 from palus.arena.ladder import discovery
 from palus.arena.ladder.discovery import HuggingFace, Sweep
+from palus.errors import ArenaError
 from palus.store import Store
 
 ENV = "SoccerTwos"
@@ -21,12 +22,12 @@ ENV = "SoccerTwos"
 class _Handler(BaseHTTPRequestHandler):
     """Answers as a hub of one model does, but for what a test sets."""
 
-    sha, commit, etag, size = "a" * 40, "a" * 40, "b" * 40, 4
+    sha, commit, etag, size, spaces = "a" * 40, "a" * 40, "b" * 40, 4, 0
 
     def do_GET(self) -> None:
         if self.path.startswith("/api/models"):
             model = {"id": "eve/evil", "sha": self.sha, "siblings": [{"rfilename": f"{ENV}.onnx"}], "tags": []}
-            self._answer(json.dumps([model]).encode())
+            self._answer(json.dumps([model]).encode() + b" " * self.spaces)
         else:
             self._answer(b"e" * self.size)
 
@@ -90,3 +91,9 @@ def test_a_file_is_read_no_further_than_a_model_may_be_long(
     monkeypatch.setattr(_Handler, "size", 64 * 2**20 + 1)
     (entry,) = swept(store, api).found
     assert entry.fault == discovery.TOO_LARGE
+
+
+def test_a_list_without_end_is_none(store: Store, api: HfApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Handler, "spaces", 16 * 2**20)
+    with pytest.raises(ArenaError, match=r"models cannot be listed .*more than 16 MiB"):
+        swept(store, api)

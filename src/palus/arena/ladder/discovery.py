@@ -37,8 +37,8 @@ Source = Literal["hub", "folder", "hf", "house"]
 _PUBLIC = (repos.c.kind == "model") & repos.c.private.is_(False) & repos.c.head.is_not(None)
 
 MISSING_FILE, TOO_LARGE = "missing-file", "too-large"
-FETCH_S = 600.0
-"""Until a model of another hub has to be here."""
+FETCH_S, FETCH_BYTES = 600.0, 1 << 16
+"""Until a model of another hub has to be here, and how much of it is read at once."""
 
 
 @dataclass(frozen=True)
@@ -235,10 +235,13 @@ class HuggingFace:
         from huggingface_hub import HfApi
         from huggingface_hub.errors import HfHubHTTPError
 
+        from palus.hub.bounded import bound_answers
+
+        bound_answers()
         self._api = api or HfApi()
         self._blobs = blobs
         # Between its versions the library changes the package that speaks HTTP; this base class follows it.
-        self._errors: tuple[type[BaseException], ...] = (HfHubHTTPError.__bases__[0], OSError, ValueError)
+        self._errors: tuple[type[BaseException], ...] = (HfHubHTTPError.__bases__[0], HubError, OSError, ValueError)
 
     def sweep(self, env: str, *, wanted: Callable[[str, str], bool]) -> Sweep:
         """wanted: of (repo, revision); others are known already and not downloaded again.
@@ -286,7 +289,7 @@ class HuggingFace:
         data, until_s = bytearray(), time.monotonic() + FETCH_S
         with get_session().stream("GET", url, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT) as answer:
             hf_raise_for_status(answer)
-            for part in answer.iter_bytes():
+            for part in answer.iter_bytes(FETCH_BYTES):
                 data += part
                 if len(data) > max_bytes:
                     return None

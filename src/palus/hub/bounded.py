@@ -1,0 +1,46 @@
+"""Bounds of what a hub may answer, in the one HTTP client that all of `huggingface_hub` shares in a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from huggingface_hub import set_client_factory
+from huggingface_hub.utils._http import default_client_factory
+
+from palus.errors import HubError
+from palus.hub.limits import HubLimits, show_bytes
+
+MAX_ANSWER_BYTES = 16 << 20
+"""Of what is read whole, into memory: lists and cards. JSON takes up to 25 times its length there."""
+MAX_FILE_BYTES = HubLimits.lfs_bytes
+"""Of what is read piece by piece, into a file."""
+
+
+@cache
+def bound_answers() -> None:
+    """Let every answer end at these bounds, unpacked, with a HubError."""
+    set_client_factory(_client)
+
+
+def _client() -> Any:
+    client = default_client_factory()
+    client.event_hooks["response"].append(_bound)
+    return client
+
+
+def _bound(answer: Any) -> None:
+    """answer: a response whose body is still to come. Whatever reads it does so by `iter_bytes`."""
+    unbounded = answer.iter_bytes
+
+    def iter_bytes(chunk_size: int | None = None) -> Iterator[bytes]:
+        left = most = MAX_ANSWER_BYTES if chunk_size is None else MAX_FILE_BYTES
+        for part in unbounded(chunk_size):
+            left -= len(part)
+            if left < 0:
+                text = f"{answer.request.url}: more than {show_bytes(most)}, as much as is read of a hub's answer"
+                raise HubError(f"{text}; check the address")
+            yield part
+
+    answer.iter_bytes = iter_bytes
