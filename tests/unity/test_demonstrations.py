@@ -191,6 +191,19 @@ def test_small_files_claim_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyP
         whole(tmp_path / "x.demo", SPEC)
 
 
+@pytest.mark.parametrize(
+    ("most", "what"), [(15, "its head, at byte 0, takes 16"), (37, "record 1, at byte 50, takes 38")]
+)
+def test_long_messages_are_not_parsed(most: int, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """10 MB of empty observations, two bytes each, took 530 MB of memory, as many descriptions of actions 710 MB."""
+    monkeypatch.setattr("palus.unity.demonstrations.MAX_MESSAGE_BYTES", most)
+    (tmp_path / "x.demo").write_bytes(TWO_EPISODES)
+    with pytest.raises(DemonstrationError, match=f"{what} bytes; expected {most} at most"):
+        read_demonstrations(tmp_path / "x.demo", SPEC)
+    with pytest.raises(DemonstrationError, match=f"{what} bytes; expected {most} at most"):
+        demonstrated(tmp_path / "x.demo", None)
+
+
 def test_a_scripted_player_is_recorded_with_what_it_saw_did_and_got(tmp_path: Path) -> None:
     path, words = tmp_path / "chaser.demo", ["record", "ball-chaser", "--game", "SoccerTwos", "--episodes", "4"]
     result = CliRunner().invoke(app, [*words, str(path)])

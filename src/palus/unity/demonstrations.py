@@ -39,6 +39,9 @@ VERSION, VERSIONS = 1, (0, 1)
 MAX_NAME = 16
 MAX_BYTES = 1 << 31
 """Of a file, and of the observations in it: pictures are packed, and a small file can hold any number."""
+MAX_MESSAGE_BYTES = 4 << 20
+"""Of one message, which takes up to 70 times as much memory once it is parsed. ML-Agents' trainer takes as much of all
+agents of a game at once."""
 _VARINT_BYTES = 5
 
 
@@ -172,6 +175,11 @@ def _message(kind: Any, data: bytes, at: int, file: Path, what: str) -> tuple[An
             first = at + k + 1
             if first + length > len(data):
                 break
+            if length > MAX_MESSAGE_BYTES:
+                raise DemonstrationError(
+                    f"{file}: {what}, at byte {at}, takes {length:,} bytes; expected {MAX_MESSAGE_BYTES:,} at most, so "
+                    "record it with smaller or with compressed pictures"
+                )
             try:
                 return kind.FromString(data[first : first + length]), first + length
             except DecodeError:
