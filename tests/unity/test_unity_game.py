@@ -12,6 +12,7 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -30,13 +31,13 @@ from palus.config.run_file import EngineSettings, EnvSettings
 from palus.errors import CheckpointError, EnvError, LostGameError, ProtocolError, StoppedEarly, WorkerError
 from palus.rollout.exchanging import ExchangeCollector
 from palus.train import Run, train
-from palus.types import MASKS
+from palus.types import MASKS, BehaviorSpec
 from palus.unity import side_channels
 from palus.unity.analytics import Analytics
 from palus.unity.environment import UnityEnv
 from palus.unity.executable import find_executable
 from palus.unity.messages import API_VERSION, Anything, BehaviorTold, EnvironmentTold, message, packed
-from palus.unity.news import behavior_of
+from palus.unity.news import behavior_of, enter
 from palus.unity.pictures import decode
 from palus.unity.wire import Dialer
 from ports import free_port
@@ -349,6 +350,15 @@ def test_a_game_that_listens_is_told_what_kind_of_run_it_is_and_no_name_of_it(tm
         assert told.curriculum_enabled and json.loads(told.config) == behavior_options
         assert told.behavior_name == "02e4a808da4d9880700a622357cdcd55f6495d9a731b96674f7223c91e4ee17b"
         assert told.rnd_reward_enabled and not told.extrinsic_reward_enabled
+
+
+def test_a_game_that_names_behaviors_without_end_is_refused() -> None:
+    spec, behaviors = envs.make("SoccerTwos", 1).spec.behaviors[0], dict[str, BehaviorSpec]()
+    for k in range(100):
+        enter(behaviors, f"B{k}", replace(spec, name=f"B{k}"))
+    with pytest.raises(ProtocolError, match="'B100' is behavior id number 101; expected 100 at most, so give agents"):
+        enter(behaviors, "B100", replace(spec, name="B100"))
+    assert len(behaviors) == 100
 
 
 def test_behavior_ids_name_a_behavior_and_a_team() -> None:

@@ -19,6 +19,10 @@ MAX_ACTIONS = 1 << 16
 """Numbers and choices of an agent's actions together: the last layer of a network has a row for each."""
 
 
+MAX_BEHAVIORS = 100
+"""Behavior ids of a game: each is a player that learns, with networks of its own or of its behavior."""
+
+
 def never() -> bool:
     """Nobody wants to stop."""
     return False
@@ -68,7 +72,13 @@ class News:
 
 
 def enter(behaviors: dict[str, BehaviorSpec], name: str, spec: BehaviorSpec) -> None:
-    """A behavior id speaks for the first time. Raises ProtocolError where another of its behavior disagrees."""
+    """A behavior id speaks for the first time. Raises ProtocolError where another of its behavior disagrees,
+    and for one too many."""
+    if len(behaviors) >= MAX_BEHAVIORS:
+        raise ProtocolError(
+            f"{name!r} is behavior id number {len(behaviors) + 1}; expected {MAX_BEHAVIORS} at most, so give agents "
+            "that learn together one Behavior Name, and teams few numbers"
+        )
     for other, known in behaviors.items():
         if behavior_of(other)[0] == spec.name and known != spec:
             raise ProtocolError(f"behavior ids {other} and {name} see or do different things; expected the same")
