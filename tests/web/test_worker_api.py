@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -175,7 +176,7 @@ def test_what_is_no_token_is_neither_sent_nor_shown(token: str) -> None:
 class _NoArena(BaseHTTPRequestHandler):
     """Answers as it is told, whatever it is asked."""
 
-    status, body = 200, b""
+    status, body, pause_s = 200, b"", 0.0
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -185,7 +186,10 @@ class _NoArena(BaseHTTPRequestHandler):
         self.send_response(self.status)
         self.send_header("Content-Length", str(len(self.body)))
         self.end_headers()
-        self.wfile.write(self.body)
+        step = 1 if self.pause_s else max(len(self.body), 1)
+        for k in range(0, len(self.body), step):
+            time.sleep(self.pause_s)
+            self.wfile.write(self.body[k : k + step])
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -211,6 +215,16 @@ def test_what_answers_without_being_an_arena_is_told_as_such(stranger: tuple[str
     for told.body in NO_ANSWERS:
         with pytest.raises(ArenaError, match="what answers there is no palus arena"):
             HttpSource(address, "palus_x", "pc", {})
+
+
+def test_an_answer_that_drips_is_not_waited_for(
+    stranger: tuple[str, type[_NoArena]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palus.arena.jobs.remote.ANSWER_S", 0.2)
+    address, told = stranger
+    told.body, told.pause_s = b'{"worker": "pc", "lease_s": 60, "trusted": false}', 0.05
+    with pytest.raises(UnreachableError, match=r"no whole answer after 0\.2 s"):
+        HttpSource(address, "palus_x", "pc", {})
 
 
 def test_a_worker_keeps_its_reports_while_something_else_answers_for_its_arena(

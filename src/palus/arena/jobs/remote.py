@@ -7,8 +7,11 @@ import http.client
 import json
 import logging
 import re
+import socket
+import threading
 import urllib.request
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -21,7 +24,8 @@ from palus.errors import ArenaError, LeaseError, UnreachableError
 
 logger = logging.getLogger(__name__)
 
-TIMEOUT_S = 60.0
+TIMEOUT_S, ANSWER_S = 60.0, 300.0
+"""Of silence, and until an answer has to be whole."""
 MAX_ANSWER_BYTES = 8 * MAX_BLOB_BYTES
 REPORT_BYTES = MAX_ANSWER_BYTES // 2
 """Reports that are longer together are sent one after another."""
@@ -153,8 +157,9 @@ class HttpSource:
         for again in (connection.sock is not None, False):
             try:
                 connection.request(method, f"{self._root}/{path}", body, headers)
-                response = connection.getresponse()
-                data = response.read(MAX_ANSWER_BYTES + 1)
+                with _within(ANSWER_S, connection.sock):
+                    response = connection.getresponse()
+                    data = response.read(MAX_ANSWER_BYTES + 1)
                 break
             except (OSError, http.client.HTTPException, ValueError) as error:
                 connection.close()  # the next request opens it anew
@@ -172,6 +177,28 @@ class HttpSource:
             kind = UnreachableError if elsewhere or response.status in _BUSY else ArenaError
             raise kind(f"{self._base}: answered {response.status}: {_sentence(data, response.reason)}")
         return data
+
+
+@contextmanager
+def _within(time_s: float, link: socket.socket) -> Iterator[None]:
+    """End a connection on which an answer drips: a socket's own timeout begins anew with every byte. Raises
+    TimeoutError."""
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        with suppress(OSError):
+            socket.socket.shutdown(link, socket.SHUT_RDWR)  # of TLS too, the connection below it
+
+    timer = threading.Timer(time_s, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if late.is_set():
+            raise TimeoutError(f"no whole answer after {time_s:g} s")
 
 
 def _is_address(url: str) -> bool:
