@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import hashlib
 import json
 import threading
 import tracemalloc
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -28,8 +31,13 @@ class _Handler(BaseHTTPRequestHandler):
     sha = "a" * 40
     said: str | None = None
     bomb: bytes | None = None
+    etag = "b" * 40
+    watched: Path | None = None
+    seen: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
+        if self.watched is not None:
+            self.seen.extend(path.name for path in self.watched.iterdir())
         if self.bomb is not None:
             self._send(self.bomb, {"Content-Encoding": "gzip"})
             return
@@ -42,7 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
             body = json.dumps({"id": "eve/evil", "sha": self.sha, "siblings": siblings, "private": False, "tags": []})
         else:
             body = "evil"
-        self._send(body.encode(), {"ETag": f'"{"b" * 40}"', "X-Repo-Commit": "a" * 40})
+        self._send(body.encode(), {"ETag": f'"{self.etag}"', "X-Repo-Commit": "a" * 40})
 
     def _send(self, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(200)
@@ -126,3 +134,15 @@ def test_a_file_is_fetched_no_further_than_its_bound(url: str, tmp_path: Path, m
     monkeypatch.setattr(bounded, "MAX_FILE_BYTES", 3)
     with pytest.raises(HubError, match="more than 3 bytes"):
         fetch("eve/evil", HubTarget(url), tmp_path / "evil")
+
+
+def test_a_version_that_is_a_path_names_no_file(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library begins a file's copy as .cache/huggingface/download/HASH.ETAG.UUID.incomplete, HASH that of its name;
+    a folder HASH.x is there when another file lies in it."""
+    name = base64.urlsafe_b64encode(hashlib.sha1(b"SoccerTwos.onnx.metadata").digest()).decode()
+    monkeypatch.setattr(f"{__name__}.HARMLESS", [f".cache/huggingface/download/{name}.x/y", "SoccerTwos.onnx"])
+    monkeypatch.setattr(_Handler, "etag", "x/../../../../../beside")
+    monkeypatch.setattr(_Handler, "watched", tmp_path)
+    with pytest.raises(HubError, match=r"the hub calls its version '?.x/../../../../../beside.*; expected no path"):
+        fetch("eve/evil", HubTarget(url), tmp_path / "evil")
+    assert set(_Handler.seen) <= {"evil"}
