@@ -22,7 +22,7 @@ ENV = "SoccerTwos"
 class _Handler(BaseHTTPRequestHandler):
     """Answers as a hub of one model does, but for what a test sets."""
 
-    sha, commit, etag, size, spaces = "a" * 40, "a" * 40, "b" * 40, 4, 0
+    sha, commit, etag, size, spaces, pages = "a" * 40, "a" * 40, "b" * 40, 4, 0, 1
 
     def do_GET(self) -> None:
         if self.path.startswith("/api/models"):
@@ -42,6 +42,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         for name, value in {"Content-Length": len(body), "ETag": self.etag, "X-Repo-Commit": self.commit}.items():
             self.send_header(name, str(value))
+        if self.pages > 1 and self.path.startswith("/api/models"):
+            type(self).pages -= 1
+            self.send_header("Link", f'<http://{self.headers["Host"]}/api/models>; rel="next"')
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
@@ -97,3 +100,11 @@ def test_a_list_without_end_is_none(store: Store, api: HfApi, monkeypatch: pytes
     monkeypatch.setattr(_Handler, "spaces", 16 * 2**20)
     with pytest.raises(ArenaError, match=r"models cannot be listed .*more than 16 MiB"):
         swept(store, api)
+
+
+def test_pages_without_end_are_not_all_asked_for(store: Store, api: HfApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "MAX_LISTED", 5)
+    monkeypatch.setattr(_Handler, "pages", 100)
+    with pytest.raises(ArenaError, match="lists more than 5 models of SoccerTwos; check HF_ENDPOINT"):
+        swept(store, api)
+    assert _Handler.pages == 94

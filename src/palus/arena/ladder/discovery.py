@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,6 +38,8 @@ Source = Literal["hub", "folder", "hf", "house"]
 _PUBLIC = (repos.c.kind == "model") & repos.c.private.is_(False) & repos.c.head.is_not(None)
 
 MISSING_FILE, TOO_LARGE = "missing-file", "too-large"
+MAX_LISTED = 50_000
+"""Models of a game on another hub, which lists them page by page."""
 FETCH_S, FETCH_BYTES = 600.0, 1 << 16
 """Until a model of another hub has to be here, and how much of it is read at once."""
 
@@ -250,9 +253,11 @@ class HuggingFace:
         again; one whose name none may have here is neither. Raises ArenaError when the list cannot be had.
         """
         try:
-            listed = list(self._api.list_models(filter=list(game_of(env).tags), full=True))
+            listed = list(islice(self._api.list_models(filter=list(game_of(env).tags), full=True), MAX_LISTED + 1))
         except self._errors as error:
             raise ArenaError(f"{self._api.endpoint}: models cannot be listed ({error}); check the network") from error
+        if len(listed) > MAX_LISTED:  # a part of it would take out all others
+            raise ArenaError(f"{self._api.endpoint}: lists more than {MAX_LISTED:,} models of {env}; check HF_ENDPOINT")
         models = [info for info in listed if _is_repo_id(info.id)]
         if left_out := [info.id for info in listed if not _is_repo_id(info.id)]:
             logger.info("%s: left out, as nobody may have these names here: %s", self._api.endpoint, left_out[:20])
