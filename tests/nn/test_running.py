@@ -56,3 +56,45 @@ def test_without_normalisation_images_are_only_divided() -> None:
     np.testing.assert_allclose(
         ObservationScaler((2, 1, 2), 255.0, False)(rows, np.array([0]), torch.float32), [[[[0, 0.2]], [[0.4, 1.0]]]]
     )
+
+
+def test_sums_of_bytes_hold_more_rows_than_32_bits_do() -> None:
+    """70,000 squares of 255 are more than 2^32."""
+    rows = np.repeat(np.array([[255], [0]], np.uint8), [70_000, 10_000], axis=0)
+    mean, variance = moments(rows, np.arange(80_000), 255.0)
+    np.testing.assert_allclose((mean[0], variance[0]), (7 / 8, 7 / 64), rtol=1e-12)
+
+
+def test_vectors_are_normalised_clipped_and_written_beside_others() -> None:
+    scaler, rows = ObservationScaler((2,), 2.0, True), np.array([[9, 9], [40, -40], [6, 4]], np.float32)
+    scaler.take([None, (np.array([2.0, 1.0]), np.array([3.0, 1.0]), 1)])
+    # With the virtual sample: means 1 and 1/2, variances (1 + 3 + 4/2) / 2 = 3 and (1 + 1 + 1/2) / 2 = 5/4.
+    out = torch.full((2, 4), 7.0)
+    scaler.write(rows, np.array([1, 2]), out.numpy(), 1)
+    expected = [[7, 5, -5, 7], [7, 2 / 3.00001**0.5, 1.5 / 1.25001**0.5, 7]]
+    np.testing.assert_allclose(out, expected, rtol=1e-6)
+    assert not scaler.moments_of(rows, np.array([], np.int64))
+    scaler.move(torch.device("cpu"))
+    np.testing.assert_allclose(scaler.scaled(torch.from_numpy(rows[1:]), torch.float32), out[:, 1:3], rtol=1e-6)
+    plain = ObservationScaler((2,), 2.0, False)
+    assert plain(rows, np.array([1]), torch.float32).tolist() == [[20.0, -20.0]]  # clipped nowhere
+
+
+def test_who_follows_scales_as_the_other_one_did_then() -> None:
+    one, other = ObservationScaler((1,), 1.0, True), ObservationScaler((1,), 1.0, True)
+    assert other.moments is not None
+    other.update(np.array([[4.0], [8.0]], np.float32), np.arange(2))  # and a virtual 0: the mean is 4
+    one.follow(other)
+    row = np.array([[5.0]], np.float32)
+    expected = other(row, np.array([0]), torch.float32)
+    other.update(np.array([[100.0]], np.float32), np.arange(1))
+    assert torch.equal(one(row, np.array([0]), torch.float32), expected)
+    assert one.moments is not None and one.moments.mean.tolist() == [4.0]
+    assert expected.item() == pytest.approx(1 / 11.00001**0.5)  # variance (1 + 2 x 4 + 6^2 x 2/3) / 3
+
+
+@pytest.mark.parametrize("name", ["running_mean", "running_var"])
+def test_moments_of_another_size_are_refused(name: str) -> None:
+    arrays = RunningMoments(2).arrays("") | {name: np.ones(3)}
+    with pytest.raises(ValueError, match="expected 2"):
+        RunningMoments(2).load_arrays(arrays, "")

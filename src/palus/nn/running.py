@@ -102,8 +102,8 @@ def moments_there(rows: Tensor, index: Tensor, divisor: float) -> tuple[F64, F64
 
 
 def _of_sums(total: AnyArray, squares: AnyArray, count: int, divisor: float) -> tuple[F64, F64]:
-    mean, square = total / count, squares / count
-    return mean / divisor, np.maximum(square - mean * mean, 0.0) / divisor**2
+    mean, square = total / count, squares / count  # exactly the same value and its square where all are the same
+    return mean / divisor, (square - mean * mean) / divisor**2
 
 
 @njit(cache=True, nogil=True, fastmath=True)
