@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 
 from palus.config.network import Memory
 from palus.nn.cores import Core
@@ -87,3 +90,27 @@ def test_bfloat16_stays_close(kind: str) -> None:
     rounded, after = core.bfloat16()(x.bfloat16(), states, torch.ones(T, B))
     assert after.dtype == torch.float32
     torch.testing.assert_close(rounded.float(), exact, rtol=0, atol=0.02)
+
+
+@pytest.mark.parametrize(("kind", "layers"), [("gru", 1), ("gru", 2), ("lstm", 1), ("lstm", 2)])
+def test_one_decision_after_the_other_is_as_all_in_one_pass(kind: str, layers: int) -> None:
+    core, _ = pair(kind, layers)
+    x, keep, paused = torch.randn(T, B, IN), torch.ones(T, B), torch.zeros(T, B, dtype=torch.bool)
+    out, after = core(x.view(T * B, IN), torch.zeros(B, core.state_size), keep)
+    products = [
+        (partial(F.linear, weight=w_ih, bias=b_ih), partial(F.linear, weight=w_hh, bias=b_hh))
+        for w_ih, w_hh, b_ih, b_hh in core.core.all_weights
+    ]
+    state, found = torch.zeros(B, core.state_size), []
+    with torch.no_grad():
+        for t in range(T):
+            acted, state = core.act(x[t], state, products)
+            found.append(acted)
+    torch.testing.assert_close(torch.stack(found), out.view(T, B, H))
+    torch.testing.assert_close(state, after)
+    keep[2, 1], paused[1, 2], paused[3] = 0.0, True, True
+    before = core.states(x.view(T * B, IN), keep, paused)
+    assert not before[0].any() and torch.equal(before[2, 2], before[1, 2]) and torch.equal(before[4], before[3])
+    for t in range(1, T + 1):
+        _, state = core(x[:t].reshape(t * B, IN), torch.zeros(B, core.state_size), keep[:t], paused[:t])
+        torch.testing.assert_close(before[t], state)
