@@ -75,12 +75,14 @@ def test_a_page_holds_what_its_decisions_led_to_and_loses_what_a_worker_takes_wi
     assert rollout.active.tolist() == [[False, False, True]] * 2
     assert rollout.final_observations["obs"].tolist() == [[12.0]] and not buffer.is_empty(0)
     buffer.lose(0, 2, slice(2, 3))
-    assert buffer.is_empty(0)  # what comes next is of the next page
+    assert buffer.is_empty(0)
     buffer.clear(0)
     assert not buffer.is_empty(0)
     buffer.settle((0, 1, ALL), ALL)
     table.truncated[0, 0] = False
     assert buffer.rollout(0, 0, 1, False)[0].final_observations["obs"].tolist() == [[20.0]]
+    table.active[0, :2] = False
+    assert buffer.is_empty(0)  # who is there from the next page on has decided nothing in this one
 
 
 def test_opponents_of_another_behavior_are_watched_where_anybody_learns() -> None:
