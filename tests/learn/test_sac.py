@@ -283,6 +283,14 @@ def test_a_minibatch_of_which_nothing_counts_moves_nothing(kind: str) -> None:
     assert (learner.network.weights.master == before).all() and np.isfinite(list(found.values())).all()
 
 
+def test_a_step_tells_the_mean_entropy_coefficient_of_the_branches_and_that_of_the_numbers() -> None:
+    learner = filled(learner_of(HYBRID, "hyperparameters.batch_size=6"))
+    learner.network.weights.masters["critic.log_coefficients"].copy_(torch.tensor([0.1, 0.3, 0.5]).log())
+    found = learner._step(3e-4)
+    assert found["Policy/Discrete Entropy Coeff"] == pytest.approx(0.2)
+    assert found["Policy/Continuous Entropy Coeff"] == pytest.approx(0.5)
+
+
 def test_gradient_steps_are_due_by_trainer_steps() -> None:
     """As ML-Agents counts: while (step - buffer_init_steps) / count > steps_per_update, count from 1."""
     settings = ("batch_size=8", "buffer_init_steps=20", "steps_per_update=3", "learning_rate_schedule=linear")

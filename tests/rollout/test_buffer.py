@@ -53,7 +53,8 @@ def test_a_page_holds_what_its_decisions_led_to_and_loses_what_a_worker_takes_wi
     buffer.seat(0, [Seat(0, True)] * 3, policies, {0: np.zeros(0)})
     table.active[0] = [[1, 1, 1], [1, 0, 1], [1, 0, 1]]  # the second leaves
     table.rewards[0], table.group_rewards[0] = [[1, 2, 3], [4, np.nan, 6]], [[0, 0, 0], [1, 5, 2]]
-    table.truncated[0], table.terminated[0] = [[0, 0, 1], [1, 0, 0]], [[0, 1, 0], [0, 1, 0]]
+    table.truncated[0], table.terminated[0] = [[0, 1, 1], [1, 0, 0]], [[0, 0, 0], [0, 1, 0]]
+    buffer.states[1] = 5
     buffer.decide(policies, (0, 0, ALL), ALL, 1, 0)
     table.aside["obs"][:] = [[10], [11], [12]]
     for rows in (slice(2, 3), slice(0, 2)):  # splits come in any order
@@ -65,8 +66,8 @@ def test_a_page_holds_what_its_decisions_led_to_and_loses_what_a_worker_takes_wi
     buffer.close(0, ALL)
 
     rollout, entropy = buffer.rollout(0, 0, 1, False)
-    assert {name: seen.tolist() for name, seen in rollout.final_observations.items()} == {"obs": [[12.0], [20.0]]}
-    assert rollout.final_states.tolist() == [[1.0], [2.0]] and rollout.last_states.tolist() == [[0.0], [0.0], [1.0]]
+    assert {name: seen.tolist() for name, seen in rollout.final_observations.items()} == {"obs": [[11], [12], [20]]}
+    assert rollout.final_states.tolist() == [[6], [1], [2]] and rollout.last_states.tolist() == [[0], [0], [1]]
     assert rollout.rewards.tolist() == [[1, 2, 3], [4, 0, 6]] and rollout.group_rewards.tolist() == [[0] * 3, [1, 0, 2]]
     assert rollout.last_active.tolist() == [True, False, True] and entropy == np.float32(16 / 5)
 
