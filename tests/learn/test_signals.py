@@ -381,6 +381,9 @@ def test_sac_s_targets_are_each_signal_s_own_and_its_losses_means_over_them(goes
     assert found["Policy/Rnd Reward"] == pytest.approx(3 * numbers[state].mean())
     errors = np.square(np.float32([1, 4]) - target[state])
     assert found["Losses/Q1 Loss"] == pytest.approx(0.5 * errors.mean(), rel=1e-4)
+    # Both choices are as likely, and the entropy counts as it is: the policy is told the mean of both signals' Q.
+    assert found["Losses/Policy Loss"] == pytest.approx(-np.log(2) - 2.5)
+    assert found["Losses/Value Loss"] == pytest.approx(0.25 * ((2 - 1 - np.log(2)) ** 2 + (8 - 4 - np.log(2)) ** 2))
     assert len(learner._teach_signals(104)) == 4 and signal.learned == [11] * 4
 
 
