@@ -99,4 +99,23 @@ def test_every_episode_of_a_game_has_a_seed_of_its_own():
     env.reset(np.array([3, 4]))
     env.begin(0)
     env.begin(1)
-    assert len(set(seeds)) == 4
+    assert len(set(seeds)) == 4 and max(seeds) < 2**31
+
+
+def test_what_is_seen_lies_in_the_rows_that_were_asked_for_and_is_of_the_episode_that_goes_on():
+    env = Matches(lambda: CountingGame(agents=2, length=1, truncate=True), 1)
+    (behavior,) = env.spec.behaviors
+    room = room_for(behavior, 3)
+    (name, seen), *_ = room.items()
+    for episode in (1, 2):
+        env.reset(np.array([episode]))
+        env.observe("", np.array([[0, 2]], np.int32), room)
+        assert seen[:, [EPISODE, AGENT]].tolist() == [[episode, 0], [0, 0], [episode, 1]]
+    action = np.full((1, 2, behavior.actions.columns), CHOICES - 1, np.float32)
+    for length in (1, 9):
+        seen[:] = -1
+        for game in env.games:
+            game._length = length
+        assert env.step([action]).truncated.all() == (length == 1)
+        env.observe_final("", np.array([[0, 1]], np.int32), {name: seen})
+        assert (seen[:2] >= 0).all() == (length == 1)  # nobody was cut off later
