@@ -18,7 +18,7 @@ from palus.learn.poca import POCA
 from palus.learn.returns import kept_memory, usable_decisions
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.game_statistics import GameTold
-from palus.rollout.learner_stretches import Demand
+from palus.rollout.learner_stretches import Demand, LearnerStretches
 from palus.rollout.rollout import FROZEN, Collected, Rollout, Seat
 from palus.types import ActionSpec, AgentSpec, BehaviorSpec, Continuous, Discrete, GameSpec, ObservationSpec
 from palus.unity.news import News, Steps
@@ -198,6 +198,37 @@ def test_a_group_keeps_its_members_in_step_with_one_that_comes_late_and_one_that
     assert rollout.truncated[3].tolist() == [True] * 3
     assert rollout.group_rewards[2].tolist() == [2.0, 0.0, 2.0]
     assert rollout.observations["obs_0"][3, :, 0].tolist() == [4.0, 14.0, 24.0]
+
+
+def test_agents_of_no_group_are_no_group() -> None:
+    told = [news(steps((1, float(t), 1.0), (2, 10.0 + t, 1.0))) for t in range(5)]
+    rollout = one(collector(Story(told), rows=4, grouped=True).collect())
+    assert rollout.group_size == 1 and rollout.active.shape[1] == 2
+
+
+def test_each_who_is_cut_off_in_one_message_keeps_what_it_saw_itself() -> None:
+    said = [news(steps((1, 1.0, 0.0), (2, 2.0, 0.0))), news(None, steps((1, 3.0, 1.0), (2, 4.0, 1.0), truncated=True))]
+    rollout = one(collector(Story([*said, news(steps((5, 9.0, 0.0)))]), rows=3).collect())
+    assert rollout.final_observations["obs_0"].ravel().tolist()[:2] == [3.0, 4.0]
+
+
+def test_agents_are_known_by_their_game_when_another_one_is_lost_or_they_move() -> None:
+    record, name = LearnerStretches(Demand(9, 100, True), KIND, 1), "B?team=0"
+
+    def decide(game: int, *agents: int, group: int = 3) -> list[int]:
+        told = steps(*[(agent, 0.0, 0.0) for agent in agents], group=group)
+        return record.add(game, name, told, told.observations, {}).tolist()
+
+    decide(0, 1)
+    (row,), ended = decide(1, 1), steps((1, 0.0, 0.0), group=3)
+    record.close(0, [name])
+    record.end(1, name, ended, 0, row, np.zeros(1, np.float32))
+    assert record._open[1, name, -3].members == {}
+    first, _ = decide(2, 1, 2)
+    decide(2, 2)  # the first waits
+    (moved,) = decide(2, 1, group=4)
+    followed = record._decisions["followed"]
+    assert followed[: moved + 1].tolist() == [moved if row == first else -1 for row in range(moved + 1)]
 
 
 def test_members_that_are_born_anew_take_the_places_of_those_that_ended() -> None:
