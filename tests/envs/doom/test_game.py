@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,11 @@ from palus.envs.check_game import check_game
 from palus.errors import EnvError
 
 pytest.importorskip("vizdoom", reason="needs the extra doom")
+
+from palus.envs.doom.multiplayer import NetworkGame
+from palus.envs.doom.player import DoomPlayer, EngineSeat
+from palus.envs.doom.rewards import tunable
+from palus.envs.doom.scenarios import ENVIRONMENTS
 
 
 @pytest.fixture
@@ -159,6 +165,128 @@ def test_the_observation_may_be_the_mean_of_the_drawn_pixels(start):
     assert np.abs(look(game)["obs"][0].transpose(1, 2, 0) - drawn).max() <= 0.5
     with pytest.raises(EnvError, match="120 x 160 pixels drawn, which is not twice the resolution 72 x 128"):
         start("doom_basic", average=True)
+
+
+@dataclass
+class Told:
+    """A player after a decision."""
+
+    reward: float = 0.0
+    finished: bool = False
+    timed_out: bool = False
+    frags: float = 0.0
+
+    def stats(self):
+        return {"frags": self.frags}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "decisions", "players", "over", "truncated"),
+    [
+        ("doom_basic", {}, 74, [Told()], False, False),  # 296 of 300 tics
+        ("doom_basic", {}, 75, [Told()], True, True),
+        ("doom_basic", {}, 75, [Told(finished=True)], True, False),  # in its last decision
+        ("doom_basic", {}, 72, [Told(finished=True, timed_out=True)], True, True),  # the engine keeps the same limit
+        ("doom_duel", {}, 9, [Told(finished=True), Told()], True, False),  # one player's end is all players'
+        ("doom_duel", {}, 9, [Told(finished=True, timed_out=True)] * 2, True, False),
+        ("doom_duel", {"timeout_truncates": True}, 9, [Told(finished=True, timed_out=True)] * 2, True, True),
+        (
+            *("doom_duel", {"timeout_truncates": True}, 9),
+            *([Told(finished=True), Told(finished=True, timed_out=True)], True, False),
+        ),
+    ],
+)
+def test_who_ends_and_how_follows_from_the_players_and_the_limit(name, options, decisions, players, over, truncated):
+    game = make_game(name, **options, **({"wad": "multi_duel.wad"} if name == "doom_duel" else {}))
+    game._players, game._decisions = players, decisions
+    step = game._result()
+    count = len(players)
+    assert step.over == over and step.truncated.tolist() == [truncated] * count
+    assert step.terminated.tolist() == [over and not truncated] * count
+    assert not over or step.stats[count - 1]["len"] == decisions * game.spec.frameskip
+
+
+def test_rewards_are_scaled_and_the_frags_of_a_duel_are_its_points():
+    basic, duel = make_game("doom_basic"), make_game("doom_duel", wad="multi_duel.wad")
+    basic._players = [Told(reward=5.0)]
+    assert basic._result().reward == pytest.approx([0.05])
+    duel._players = [Told(1.0, True, frags=3.0), Told(-2.0, True, frags=1.0)]
+    step = duel._result()
+    assert step.reward.tolist() == [1.0, -2.0] and step.points == (1.0, 0.0)
+
+
+class Handle:
+    """In the place of an engine: variables by name, nothing is paid."""
+
+    def __init__(self, names):
+        self.finished = self.dead = False
+        self.names, self.values = names, dict.fromkeys(names, 0.0) | {"PLAYER_COUNT": 2.0}
+
+    def get_state(self):
+        return SimpleNamespace(screen_buffer=None, game_variables=np.array([self.values[name] for name in self.names]))
+
+    def get_game_variable(self, variable):
+        return self.values.get(variable.name, 0.0)
+
+    def make_action(self, buttons, tics):
+        return 0.0
+
+    def is_episode_finished(self):
+        return self.finished
+
+    def is_episode_timeout_reached(self):
+        return True
+
+    def is_player_dead(self):
+        return self.dead
+
+    def set_seed(self, seed):
+        pass
+
+    def new_episode(self):
+        pass
+
+
+def test_deaths_and_shaping_of_an_episode_know_nothing_of_the_one_before():
+    environment = ENVIRONMENTS["doom_duel"]
+    names = environment.scenario.variables
+    numbers = np.array([number for _, number in tunable(environment.scheme, names)])
+    handle = Handle(names)
+    seat = EngineSeat(environment, None, NetworkGame(environment, 1), 1)
+    player = DoomPlayer(seat, SimpleNamespace(game=handle), numbers)
+    paid = []
+    for deaths, health in ((3.0, [40.0, 50.0]), (5.0, [100.0, 70.0])):
+        player.begin(1)
+        for first, points in zip((True, False), health, strict=True):
+            player.reward = 0.0
+            handle.values["HEALTH"] = points
+            player.advance([], 2)
+            player.conclude(first)
+            paid.append(player.reward)
+        handle.values["DEATHCOUNT"] = deaths
+        assert player.stats()["deaths"] == {3.0: 3.0, 5.0: 2.0}[deaths]
+    assert paid == pytest.approx([0.0, 0.1, 0.0, -0.3])  # 0.01 a point, and nothing for the first decision
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_who_dies_in_the_last_tic_has_not_timed_out(dead):
+    handle = Handle(("HEALTH",))
+    player = DoomPlayer(EngineSeat(ENVIRONMENTS["doom_deadly_corridor"], None), SimpleNamespace(game=handle), None)
+    player.begin(1)
+    handle.finished, handle.dead = True, dead
+    player.advance([], 4)
+    player.conclude(False)
+    assert player.finished and player.timed_out == (not dead)
+
+
+def test_every_engine_of_a_game_has_a_seed_of_its_own():
+    game, seeds = make_game("doom_duel", wad="multi_duel.wad"), [[], []]
+    game._players = [SimpleNamespace(begin=own.append) for own in seeds]
+    game.reset(7)
+    game.reset(2**31 - 1)
+    assert seeds == [[7, 2**31 - 1], [8, 0]]
+    game._players = []
+    game.close()
 
 
 def test_a_video_gets_every_tic_and_changes_nothing(start):
