@@ -279,6 +279,19 @@ def test_who_dies_in_the_last_tic_has_not_timed_out(dead):
     assert player.finished and player.timed_out == (not dead)
 
 
+def test_health_that_rises_in_the_first_decision_is_no_pickup():
+    game, handle = make_game("doom_health_gathering"), Handle(("HEALTH",))
+    player = DoomPlayer(EngineSeat(game.environment, None), SimpleNamespace(game=handle), None)
+    game._players, paid = [player], []
+    for _ in range(2):
+        handle.values["HEALTH"] = 10.0
+        game.reset(1)
+        for health in (60.0, 80.0, 70.0):
+            handle.values["HEALTH"] = health
+            paid.append(float(game.step(still(game)).reward[0]))
+    assert paid == [0.0, 1.0, 0.0] * 2
+
+
 def test_every_engine_of_a_game_has_a_seed_of_its_own():
     game, seeds = make_game("doom_duel", wad="multi_duel.wad"), [[], []]
     game._players = [SimpleNamespace(begin=own.append) for own in seeds]
