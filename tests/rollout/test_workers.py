@@ -16,6 +16,7 @@ from counting_policy import CountingPolicy, counting_collector, own, played
 
 from palus.errors import EnvError
 from palus.nn.place import Placement
+from palus.rollout.buffer import Buffer
 from palus.rollout.plan import usable_cpus
 from palus.rollout.rollout import FROZEN, Seat
 
@@ -59,6 +60,15 @@ def test_what_belongs_to_a_decision_lies_together(sampling, truncate) -> None:
                 np.testing.assert_array_equal(page.observations["obs"][0], last_seen)
                 np.testing.assert_array_equal(page.states, last_state)
             last_seen, last_state = page.observations["obs"][-1].copy(), page.last_states.copy()
+
+
+def test_every_decision_of_all_pages_draws_with_a_key_of_its_own(monkeypatch) -> None:
+    ticks, decide = [], Buffer.decide
+    monkeypatch.setattr(Buffer, "decide", lambda *given: (ticks.append(given[-1]), decide(*given))[1])
+    with counting_collector(4, sampling={"workers": 0}) as s:
+        for _ in range(3):
+            s.collect()
+    assert ticks == list(range(12))
 
 
 def test_images_stay_bytes_and_belong_to_their_vectors() -> None:
