@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+@contextmanager
+def after(time_s: float, call: Callable[[], object]) -> Iterator[None]:
+    """Call it from another thread if what stands in the context takes longer: what ends that."""
+    timer = threading.Timer(time_s, call)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class DaemonThreads:

@@ -17,8 +17,6 @@ from palus.unity.side_channels import Statistic
 
 MAX_ACTIONS = 1 << 16
 """Numbers and choices of an agent's actions together: the last layer of a network has a row for each."""
-
-
 MAX_BEHAVIORS = 100
 """Behavior ids of a game: each is a player that learns, with networks of its own or of its behavior."""
 

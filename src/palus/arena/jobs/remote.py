@@ -21,6 +21,7 @@ from palus.arena.jobs.reports import to_json
 from palus.arena.jobs.worker import IDLE_S, Done, Lease
 from palus.arena.models.forms import MAX_BLOB_BYTES
 from palus.errors import ArenaError, LeaseError, UnreachableError
+from palus.threads import after
 
 logger = logging.getLogger(__name__)
 
@@ -190,13 +191,10 @@ def _within(time_s: float, link: socket.socket) -> Iterator[None]:
         with suppress(OSError):
             socket.socket.shutdown(link, socket.SHUT_RDWR)  # of TLS too, the connection below it
 
-    timer = threading.Timer(time_s, end)
-    timer.daemon = True
-    timer.start()
     try:
-        yield
+        with after(time_s, end):
+            yield
     finally:
-        timer.cancel()
         if late.is_set():
             raise TimeoutError(f"no whole answer after {time_s:g} s")
 

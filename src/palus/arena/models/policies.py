@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -31,6 +30,7 @@ from palus.arena.models.policy_graph import (
 from palus.arena.models.refusal import RefusedError
 from palus.errors import ModelError
 from palus.export.policy_file import model_in
+from palus.threads import after
 from palus.types import F32, MASKS, AnyArray, BehaviorSpec, Bool, GameSpec
 
 _PROBE_ROWS = 16
@@ -109,12 +109,8 @@ class PolicySession:
             return self._session.run(self._outputs, feed)
         options = ort.RunOptions()
         options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
-        late = threading.Timer(PROBE_S, setattr, (options, "terminate", True))
-        late.start()
-        try:
+        with after(PROBE_S, lambda: setattr(options, "terminate", True)):
             return self._session.run(self._outputs, feed, options)
-        finally:
-            late.cancel()
 
 
 class OnnxPlayer:

@@ -7,12 +7,11 @@ slots are independent, the players' rows too, and actions are drawn from counter
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -30,6 +29,7 @@ from palus.arena.referee.result import Cause, MatchResult, Mode, Side, Verdict, 
 from palus.envs import GameSource
 from palus.envs.arena_game import ArenaGame
 from palus.errors import EnvError
+from palus.threads import after
 from palus.types import F32, I32, I64, Bool
 
 logger = logging.getLogger(__name__)
@@ -112,17 +112,10 @@ class _Terms:
             env.close()
         return self.source.batch(num_matches, record=self.recorder is not None)
 
-    @contextlib.contextmanager
-    def patience(self, env: Callable[[], Any]) -> Iterator[None]:
+    def patience(self, env: Callable[[], Any]) -> AbstractContextManager[None]:
         """Matches that take too long are void, instead of taking for ever: their engines are ended."""
         limit_s = PATIENCE_S + PATIENCE * self.game.length_s(self.source.options)
-        timer = threading.Timer(limit_s, lambda: self.game.kill(env()))
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+        return after(limit_s, lambda: self.game.kill(env()))
 
 
 class _Wave:
