@@ -47,8 +47,9 @@ LANES = 16 if "avx512bw" in _features() else 8
 """Sums in a register."""
 ROWS, COLUMNS = (12, 2 * LANES) if LANES == 16 else (6, 2 * LANES)
 """Of a result's tile, whose sums are kept in registers."""
-AT_ONCE = 12
-"""Tiles whose rows stay in the nearest cache."""
+AT_ONCE = 4 if LANES == 16 else 12
+"""Panels of rows that are multiplied by all columns before the next ones: their codes stay in the nearest cache, their
+results in the next one."""
 FEWEST, EVEN = 256, 32
 """Numbers on each side of a layer that is worth it, and what they are a multiple of."""
 
@@ -90,7 +91,10 @@ def _tile(of_rows: bool) -> Any:
             def at(pointer: Any, places: Any, kind: Any) -> Any:
                 return builder.bitcast(builder.gep(pointer, [places]), kind.as_pointer())
 
+            place = ir.IntType(8).as_pointer()
             multiply = builder.module.declare_intrinsic(name, (), ir.FunctionType(sums, (halves, halves)))
+            kind = ir.FunctionType(ir.VoidType(), (place, word, word, word))
+            fetch = builder.module.declare_intrinsic("llvm.prefetch", (place,), kind)
             left, right = builder.bitcast(data(0), word.as_pointer()), builder.bitcast(data(2), word.as_pointer())
             begin, loop, behind = builder.block, builder.append_basic_block(), builder.append_basic_block()
             builder.branch(loop)
@@ -100,6 +104,9 @@ def _tile(of_rows: bool) -> Any:
             totals = [[builder.phi(sums) for _ in range(2)] for _ in range(ROWS)]
             first = builder.mul(k, index(COLUMNS))
             two = [builder.load(at(right, builder.add(first, index(j * LANES)), halves), align=4) for j in range(2)]
+            for j in range(2):  # of the next panel: to read, into the nearest cache, which is one for data
+                ahead = builder.gep(right, [builder.add(first, index(PAIRS * COLUMNS + j * LANES))])
+                builder.call(fetch, [builder.bitcast(ahead, place), word(0), word(3), word(1)])
             own = builder.mul(k, index(of_pair))
             added = list[Any]()
             for i, row in enumerate(totals):
@@ -147,10 +154,11 @@ def multiply(
     before: [C]; out: [R, C]; count: numbers along the sum, even.
     """
     spans, down, across, width = rows.shape[0], rows.shape[1], columns.shape[1], out.shape[1]
-    there, skip = before.reshape(1, width), 0
-    for span in range(spans):
-        pairs = min(count - span * SPAN, SPAN) // 2
-        for start in range(0, down, AT_ONCE):
+    first = before.reshape(1, width)
+    for start in range(0, down, AT_ONCE):
+        for span in range(spans):
+            pairs = min(count - span * SPAN, SPAN) // 2
+            there, skip = (out, width) if span else (first, 0)
             for j in range(across):
                 c, q = j * COLUMNS, (span * across + j) * COLUMNS * SPAN
                 for i in range(start, min(start + AT_ONCE, down)):
@@ -164,7 +172,6 @@ def multiply(
                         _tile_of_rows(
                             rows, p, columns, q, pairs, of_rows, r, of_columns, c, there, b, skip, out, o, width
                         )
-        there, skip = out, width
 
 
 @njit(cache=True, nogil=True)
@@ -262,6 +269,12 @@ def _ones(count: int) -> F32:
     return np.ones(count, np.float32)
 
 
+def _room(*shape: int) -> AnyArray:
+    """For codes, int16. torch's memory begins with a line of the cache, which half of the loads would straddle else."""
+    room: AnyArray = torch.empty(shape, dtype=torch.int16).numpy()
+    return room
+
+
 @dataclass(frozen=True)
 class CodedRows:
     """A matrix [count, K], row by row. codes: [spans, rows, SPAN] int16, rows a multiple of ROWS; scales:
@@ -276,7 +289,7 @@ class CodedRows:
         """x: [R, K]; along: [K], factors of its columns that belong to it. grain: rows are filled up to a multiple."""
         R, K = x.shape
         rows = parts(R, grain) * grain
-        found = cls(np.empty((parts(K, SPAN), rows, SPAN), np.int16), np.empty(rows, np.float32), R)
+        found = cls(_room(parts(K, SPAN), rows, SPAN), np.empty(rows, np.float32), R)
         found.fill(x, along)
         return found
 
@@ -288,7 +301,7 @@ class CodedRows:
     def beside(self, columns: int, out: AnyArray | None = None) -> AnyArray:
         """Its first columns as those of a product along its rows: [spans, panels, COLUMNS SPAN]."""
         shape = parts(self.count, SPAN), columns // COLUMNS, PAIRS, COLUMNS, 2
-        out = np.empty(shape, np.int16) if out is None else out.reshape(shape)
+        out = _room(*shape) if out is None else out.reshape(shape)
         _interleave(self.codes, self.count, out)
         return out.reshape(*shape[:2], -1)
 
@@ -310,7 +323,7 @@ class Int16Weights:
     def __init__(self, weight: Tensor) -> None:
         N, K = weight.shape
         self._rows = CodedRows.of(weight, grain=COLUMNS)
-        self._turned = np.empty((parts(K, SPAN), N // COLUMNS, PAIRS, COLUMNS), np.int32)
+        self._turned = _room(parts(K, SPAN), N // COLUMNS, PAIRS, 2 * COLUMNS).view(np.int32)
         self.scales, self.back = self._rows.scales, self._rows.beside(K)
         self.forth = self._turned.view(np.int16).reshape(*self._turned.shape[:2], -1)
         self.ones, self.zeros = _ones(K), np.zeros(K, np.float32)
@@ -343,7 +356,7 @@ def _slopes(slope: Tensor, x: CodedRows, columns: int) -> tuple[Tensor, Tensor]:
     panels, spans = parts(N, ROWS), parts(len(array), SPAN)
     scales, sums = np.zeros(panels * ROWS, np.float32), np.empty(N, np.float32)
     measure_columns(array, x.scales, scales, sums)
-    codes = np.empty((spans, panels, PAIRS, ROWS), np.int32)
+    codes = _room(spans, panels, PAIRS, 2 * ROWS).view(np.int32)
     encode_columns(array, x.scales, scales, codes)
     out = torch.empty(len(scales), columns)
     rows = codes.view(np.int16).reshape(spans, panels, -1)
