@@ -5,13 +5,14 @@ import os
 import subprocess
 import sys
 
+import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
 from palus.config.network import NetworkSettings
 from palus.nn.attention import AttentionCritic, action_features
 from palus.nn.network import Network
-from palus.nn.small_attention import HEADS
+from palus.nn.small_attention import HEADS, embed, embed_formula
 from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete
 
 SPEC, G, M = BehaviorSpec.of_vectors("Team", (4, 7), (3, 2)), 3, 9
@@ -125,18 +126,46 @@ def test_actions_enter_as_indicators_and_numbers():
     assert row.tolist() == [[0, 0, 1, 0.5, -4.0, 1, 0]]
 
 
-POOLED = """
+COMPUTED = """
 import hashlib, torch
-from palus.nn.small_attention import pool
+from palus.nn.small_attention import embed, pool
 draw = torch.Generator().manual_seed(0)
 mixed, x = torch.randn(64, 3, 2, 64, generator=draw), torch.randn(64, 4, 64, generator=draw)
 pooled = pool(mixed, x, torch.tensor([[0, 1], [0, 3], [2, 1]]), torch.ones(64, 2, dtype=torch.bool))
-print(hashlib.sha256(pooled.numpy().tobytes()).hexdigest())
+embedded = embed(x.requires_grad_())
+embedded.backward(mixed[:, :2].flatten(1, 2))
+print(*(hashlib.sha256(found.detach().numpy().tobytes()).hexdigest() for found in (pooled, embedded, x.grad)))
 """
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_embeddings_and_their_slopes_are_those_of_torchs_operators(dtype):
+    draw = torch.Generator().manual_seed(0)
+    parts = [(2.0 * torch.randn(5, n, 48, generator=draw)).to(dtype).requires_grad_() for n in (2, 1, 3)]
+    slope = torch.randn(5, 6, 48, generator=draw)
+    exact = [part.detach().double().requires_grad_() for part in parts]
+    want = [embed_formula(*exact), *torch.autograd.grad(embed_formula(*exact), exact, slope.to(dtype).double())]
+    got = [embed(*parts), *torch.autograd.grad(embed(*parts), parts, slope.to(dtype))]
+    rounding = 2e-6 if dtype == torch.float32 else 3e-2
+    for own, right in zip(got, want, strict=True):
+        assert own.dtype == dtype
+        torch.testing.assert_close(own.double(), right, atol=rounding, rtol=rounding)
+
+
+def test_slopes_of_slopes_of_embeddings_are_those_of_torchs_operators():
+    draw = torch.Generator().manual_seed(0)
+    parts = [torch.randn(3, n, 8, generator=draw, dtype=torch.float32).requires_grad_() for n in (1, 2)]
+
+    def penalty(join):
+        slopes = torch.autograd.grad(join(*parts).square().sum() + join(*parts)[..., 0].sum(), parts, create_graph=True)
+        return torch.autograd.grad(sum(slope.square().sum() for slope in slopes), parts)
+
+    for own, right in zip(penalty(embed), penalty(embed_formula), strict=True):
+        torch.testing.assert_close(own, right, atol=1e-4, rtol=1e-4)
 
 
 def test_the_process_that_compiles_rounds_like_those_that_load_from_the_cache(tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    words = [sys.executable, "-c", POOLED]
+    words = [sys.executable, "-c", COMPUTED]
     compiled, loaded = (subprocess.check_output(words, env=environment, text=True) for _ in range(2))
     assert compiled == loaded

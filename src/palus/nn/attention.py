@@ -70,20 +70,21 @@ class AttentionCritic(nn.Module):
             remembered, _ = self.core.forward(x.flatten(0, 1), states.flatten(0, 1), keep.flatten(1), resting)
             x = remembered.view(*x.shape[:2], -1)
         count = 2.0 * present.sum(1, keepdim=True).to(x.dtype) / present.shape[1] - 1.0
-        heads: Tensor = self.head(torch.cat([x, count[:, None].expand(*x.shape[:2], 1)], -1))
+        weight, of_count = self.head.weight[:, :-1], self.head.weight[:, -1]  # beside each other would be a copy of x
+        heads = F.linear(x, weight, self.head.bias) + count[:, None] * of_count
         return heads[:, 0], None if actions is None else heads[:, 1:]
 
     def pooled(self, inputs: Mapping[str, Tensor], actions: Tensor | None, present: Tensor) -> Tensor:
         """What memory and head read, of V and of every baseline, without actions of V alone: [M, 1 + G, h]."""
         M, G = present.shape
         x = self.encoder(inputs).view(M, G, -1)
-        embedded, sets = F.silu(self.observation(x)), _sets(G, x.device)
+        parts, sets = [self.observation(x)], _sets(G, x.device)
         if actions is None:
             sets = sets[:1]
         else:
             acted = torch.cat([x, action_features(actions, self.actions, x.dtype)], -1)
-            embedded = torch.cat([embedded, F.silu(self.action(acted))], 1)
-        return self.layers.forward(self.attention(embedded, sets, present))
+            parts.append(self.action(acted))
+        return self.layers.forward(self.attention(parts, sets, present))
 
 
 def _sets(group_size: int, device: torch.device) -> Tensor:

@@ -192,16 +192,16 @@ class EntityEncoder(nn.Module):
 
     def forward(self, inputs: Mapping[str, Tensor], others: Tensor | None = None) -> Tensor:
         own = F.silu(self.own(others)).unsqueeze(1) if self.own is not None else None
-        embedded, present = [], []
+        parts, present = [], []
         for name, (count, size) in self.shapes.items():
             x = inputs[name].view(-1, count, size)
             present.append((x != 0).any(2))
             if own is not None:
                 x = torch.cat([x, own.expand(-1, count, -1)], 2)
-            embedded.append(F.silu(self.entities[name](x)))
+            parts.append(self.entities[name](x))
         there = torch.cat(present, 1)
         everyone = torch.arange(there.shape[1], device=there.device).unsqueeze(0)
-        return self.attention(torch.cat(embedded, 1), everyone, there)[:, 0]  # type: ignore[no-any-return]
+        return self.attention(parts, everyone, there)[:, 0]  # type: ignore[no-any-return]
 
     def onnx(self, g: Graph, inputs: Mapping[str, str], others: str | None = None) -> str:
         """As `forward`, on names."""

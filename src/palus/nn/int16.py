@@ -174,25 +174,36 @@ def multiply(
                         )
 
 
+@njit(cache=True, nogil=True, forceinline=True)
+def _encode_row(row: F32, along: F32, r: int, codes: AnyArray, scales: F32) -> None:
+    half, most, bits = np.float32(MOST + 0.5), np.float32(MOST), np.int32(0)
+    for k in range(row.shape[0]):
+        bits = max(bits, np.int32(np.float32(row[k] * along[k]).view(np.int32) & np.int32(0x7FFFFFFF)))
+    largest = np.int32(bits).view(np.float32)
+    scales[r] = largest / most
+    per = most / max(largest, np.float32(1e-30))
+    for s in range(codes.shape[0]):
+        own, first = codes[s, r], s * SPAN
+        known = min(row.shape[0] - first, SPAN)
+        part, factors = row[first : first + known], along[first : first + known]
+        for k in range(known):
+            own[k] = np.int16(np.int32(part[k] * factors[k] * per + half) - MOST)  # what is cut is positive
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _measure_row(row: F32, factor: np.float32, bits: AnyArray, sums: F32) -> None:
+    """bits: of the largest number of every column so far, times its factor, without its sign."""
+    for n in range(row.shape[0]):
+        sums[n] += row[n]
+        bits[n] = max(bits[n], np.int32(np.float32(row[n] * factor).view(np.int32) & np.int32(0x7FFFFFFF)))
+
+
 @njit(cache=True, nogil=True)
 def encode_rows(x: F32, along: F32, codes: AnyArray, scales: F32) -> None:
     """Codes of x * along, row by row. x: [R, K]; along: [K]; codes: [spans, >= R, SPAN]; scales: [>= R]. What x has
     not stays as it is."""
-    half, most = np.float32(MOST + 0.5), np.float32(MOST)
-    R, K = x.shape
-    for r in range(R):
-        row, bits = x[r], np.int32(0)
-        for k in range(K):
-            bits = max(bits, np.int32(np.float32(row[k] * along[k]).view(np.int32) & np.int32(0x7FFFFFFF)))
-        largest = np.int32(bits).view(np.float32)
-        scales[r] = largest / most
-        per = most / max(largest, np.float32(1e-30))
-        for s in range(codes.shape[0]):
-            own, first = codes[s, r], s * SPAN
-            known = min(K - first, SPAN)
-            part, factors = row[first : first + known], along[first : first + known]
-            for k in range(known):
-                own[k] = np.int16(np.int32(part[k] * factors[k] * per + half) - MOST)  # what is cut is positive
+    for r in range(x.shape[0]):
+        _encode_row(x[r], along, r, codes, scales)
 
 
 @njit(cache=True, nogil=True)
@@ -201,12 +212,21 @@ def measure_columns(x: F32, along: F32, scales: F32, sums: F32) -> None:
     bits = np.zeros(x.shape[1], np.int32)
     sums[:] = 0.0
     for r in range(x.shape[0]):
-        row, factor = x[r], along[r]
-        for n in range(row.shape[0]):
-            sums[n] += row[n]
-            bits[n] = max(bits[n], np.int32(np.float32(row[n] * factor).view(np.int32) & np.int32(0x7FFFFFFF)))
+        _measure_row(x[r], along[r], bits, sums)
     for n in range(x.shape[1]):
         scales[n] = np.int32(bits[n]).view(np.float32) / np.float32(MOST)
+
+
+@njit(cache=True, nogil=True)
+def encode_and_measure(x: F32, along: F32, codes: AnyArray, scales: F32, of_rows: F32, down: F32, sums: F32) -> None:
+    """`encode_rows` by along and scales, and `measure_columns` by of_rows, with scales `down`: x is read once."""
+    bits = np.zeros(x.shape[1], np.int32)
+    sums[:] = 0.0
+    for r in range(x.shape[0]):
+        _encode_row(x[r], along, r, codes, scales)
+        _measure_row(x[r], of_rows[r], bits, sums)
+    for n in range(x.shape[1]):
+        down[n] = np.int32(bits[n]).view(np.float32) / np.float32(MOST)
 
 
 @njit(cache=True, nogil=True)
@@ -285,18 +305,22 @@ class CodedRows:
     count: int
 
     @classmethod
-    def of(cls, x: Tensor, along: F32 | None = None, grain: int = ROWS) -> CodedRows:
-        """x: [R, K]; along: [K], factors of its columns that belong to it. grain: rows are filled up to a multiple."""
+    def room(cls, x: Tensor, grain: int = ROWS) -> CodedRows:
+        """For the codes of x, [R, K]. grain: rows are filled up to a multiple."""
         R, K = x.shape
         rows = parts(R, grain) * grain
-        found = cls(_room(parts(K, SPAN), rows, SPAN), np.empty(rows, np.float32), R)
-        found.fill(x, along)
+        return cls(_room(parts(K, SPAN), rows, SPAN), np.empty(rows, np.float32), R)
+
+    @classmethod
+    def of(cls, x: Tensor, grain: int = ROWS) -> CodedRows:
+        found = cls.room(x, grain)
+        found.fill(x)
         return found
 
-    def fill(self, x: Tensor, along: F32 | None = None) -> None:
+    def fill(self, x: Tensor) -> None:
         """Another matrix of the same shape takes its place."""
         array = x.detach().contiguous().numpy()
-        encode_rows(array, _ones(array.shape[1]) if along is None else along, self.codes, self.scales)
+        encode_rows(array, _ones(array.shape[1]), self.codes, self.scales)
 
     def beside(self, columns: int, out: AnyArray | None = None) -> AnyArray:
         """Its first columns as those of a product along its rows: [spans, panels, COLUMNS SPAN]."""
@@ -336,7 +360,7 @@ class Int16Weights:
 
     def load(self, weight: Tensor) -> None:
         """The weights have changed."""
-        self._rows.fill(weight, self.ones)
+        self._rows.fill(weight)
         self._rows.beside(weight.shape[1], self.back)
         _turn(self._rows.codes.view(np.int32), self._turned)
 
@@ -344,39 +368,37 @@ class Int16Weights:
         """x @ weights^T + bias: [R, N]."""
         return x.times(self.forth, self.scales, bias, len(self.ones))
 
-    def multiply_back(self, slope: Tensor) -> Tensor:
-        """slope @ weights: [R, K]. slope: [R, N]."""
-        rows = CodedRows.of(slope, self.scales)
-        return rows.times(self.back, self.ones, self.zeros, slope.shape[1])
 
-
-def _slopes(slope: Tensor, x: CodedRows, columns: int) -> tuple[Tensor, Tensor]:
-    """slope^T @ x, [N, K], and the sum of the slope's rows, [N]. slope: [R, N]; columns: K."""
-    array, N = slope.numpy(), slope.shape[1]
-    panels, spans = parts(N, ROWS), parts(len(array), SPAN)
+def _slopes(slope: Tensor, x: CodedRows, weights: Int16Weights, of_x: bool) -> tuple[Tensor | None, Tensor, Tensor]:
+    """slope @ weights, [R, K], where it is wanted; slope^T @ x, [N, K]; the sum of the slope's rows, [N]. slope: [R,
+    N]."""
+    array, (R, N), K = slope.numpy(), slope.shape, len(weights.ones)
+    panels, spans, before = parts(N, ROWS), parts(R, SPAN), None
     scales, sums = np.zeros(panels * ROWS, np.float32), np.empty(N, np.float32)
-    measure_columns(array, x.scales, scales, sums)
+    if of_x:
+        rows = CodedRows.room(slope)
+        encode_and_measure(array, weights.scales, rows.codes, rows.scales, x.scales, scales, sums)
+        before = rows.times(weights.back, weights.ones, weights.zeros, N)
+    else:
+        measure_columns(array, x.scales, scales, sums)
     codes = _room(spans, panels, PAIRS, 2 * ROWS).view(np.int32)
     encode_columns(array, x.scales, scales, codes)
-    out = torch.empty(len(scales), columns)
-    rows = codes.view(np.int16).reshape(spans, panels, -1)
-    even = len(array) + len(array) % 2
-    multiply(rows, True, x.beside(columns), scales, _ones(columns), np.zeros(columns, np.float32), out.numpy(), even)
-    return out[:N], torch.from_numpy(sums)
+    out = torch.empty(len(scales), K)
+    turned = codes.view(np.int16).reshape(spans, panels, -1)
+    multiply(turned, True, x.beside(K), scales, weights.ones, weights.zeros, out.numpy(), R + R % 2)
+    return before, out[:N], torch.from_numpy(sums)
 
 
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, weights: Int16Weights) -> Tensor:
-        ctx.x, ctx.weights, ctx.columns = CodedRows.of(x), weights, x.shape[1]
+        ctx.x, ctx.weights = CodedRows.of(x), weights
         return weights.multiply(ctx.x, bias.detach().numpy())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-        slope = slope.contiguous()
-        of_x = ctx.weights.multiply_back(slope) if ctx.needs_input_grad[0] else None
-        return of_x, *_slopes(slope, ctx.x, ctx.columns), None
+        return *_slopes(slope.contiguous(), ctx.x, ctx.weights, ctx.needs_input_grad[0]), None
 
 
 _differentiable: Callable[[Tensor, Tensor, Tensor, Int16Weights], Tensor] = _Product.apply

@@ -8,7 +8,7 @@ keep what they work on in the first-level cache.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,58 @@ from palus.nn.bfloat16 import kernel_view, load_row, store_row
 from palus.nn.graph import Graph
 from palus.nn.layers import Linear
 from palus.nn.parameters import normal
+from palus.nn.swish import slope, swish_of
 from palus.types import F32, I64, AnyArray, Bool
 
 LAYER_NORM_EPSILON = 1e-5
 HEADS = 4
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _embed(x: AnyArray, first: int, out: AnyArray, inverses: F32) -> None:
+    """out[:, first + i] = layer norm of swish(x[:, i]); inverses: 1 / standard deviation. x: [M, n, h]; out: [M, E, h];
+    inverses: [M, E]."""
+    M, n, h = x.shape
+    row, y = np.empty(h, np.float32), np.empty(h, np.float32)
+    for m in range(M):
+        for i in range(n):
+            load_row(x[m, i], row)
+            swish_of(row, y)
+            mean, variance = np.float32(0.0), np.float32(0.0)
+            for c in range(h):
+                mean += y[c]
+            mean /= np.float32(h)
+            for c in range(h):
+                y[c] -= mean
+                variance += y[c] * y[c]
+            inverse = np.float32(1.0 / math.sqrt(variance / h + LAYER_NORM_EPSILON))
+            for c in range(h):
+                y[c] *= inverse
+            store_row(y, out[m, first + i])
+            inverses[m, first + i] = inverse
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _embed_backward(x: AnyArray, first: int, out: AnyArray, inverses: F32, grad: AnyArray, dx: AnyArray) -> None:
+    """grad: [M, E, h]; dx: [M, n, h]. Through layer norm as in `_pool_backward`, then through swish."""
+    M, n, h = x.shape
+    row, y, g = np.empty(h, np.float32), np.empty(h, np.float32), np.empty(h, np.float32)
+    for m in range(M):
+        for i in range(n):
+            load_row(out[m, first + i], y)
+            load_row(grad[m, first + i], g)
+            load_row(x[m, i], row)
+            mean, along = np.float32(0.0), np.float32(0.0)
+            for c in range(h):
+                mean += g[c]
+                along += g[c] * y[c]
+            mean /= np.float32(h)
+            along /= np.float32(h)
+            inverse = inverses[m, first + i]
+            for c in range(h):
+                g[c] = inverse * (g[c] - mean - y[c] * along)
+            slope(g, row, y)
+            store_row(y, dx[m, i])
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -196,6 +244,32 @@ def _pool_backward(
             store_row(drows[e], dx[m, e])
 
 
+class _Embedded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *parts: Tensor) -> Tensor:
+        M, _, h = parts[0].shape
+        out = parts[0].new_empty(M, sum(part.shape[1] for part in parts), h)
+        view, inverses = kernel_view(out), np.empty(out.shape[:2], np.float32)
+        ctx.save_for_backward(*parts)
+        ctx.arrays, first = (view, inverses), 0
+        for part in parts:
+            _embed(kernel_view(part), first, view, inverses)
+            first += part.shape[1]
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        parts = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return torch.autograd.grad(embed_formula(*parts), parts, grad, create_graph=True)
+        (out, inverses), above = ctx.arrays, kernel_view(grad.contiguous())
+        first, found = 0, [torch.empty_like(part) for part in parts]
+        for part, own in zip(parts, found, strict=True):
+            _embed_backward(kernel_view(part), first, out, inverses, above, kernel_view(own))
+            first += part.shape[1]
+        return tuple(found)
+
+
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, qkv: Tensor, sets: Tensor, present: Tensor, heads: int) -> Tensor:
@@ -248,6 +322,11 @@ def _members(x: Tensor, sets: Tensor) -> Tensor:
     return x.index_select(1, sets.flatten()).view(len(x), *sets.shape, -1)
 
 
+def embed_formula(*parts: Tensor) -> Tensor:
+    """What `embed` computes, as torch does it."""
+    return F.layer_norm(F.silu(torch.cat(parts, 1)), parts[0].shape[-1:], eps=LAYER_NORM_EPSILON)
+
+
 def attend_formula(qkv: Tensor, sets: Tensor, present: Tensor, heads: int) -> Tensor:
     """What `attend` computes, as torch does it."""
     h = qkv.shape[2] // 3
@@ -264,6 +343,8 @@ def pool_formula(mixed: Tensor, x: Tensor, sets: Tensor, present: Tensor) -> Ten
     return (rows * there).sum(2) / there.sum(2).clamp(min=1.0)
 
 
+embed: Callable[..., Tensor] = _Embedded.apply
+"""Swish and layer norm without weights of parts [M, n, h], beside each other: [M, sum of n, h]."""
 attend: Callable[[Tensor, Tensor, Tensor, int], Tensor] = _Attention.apply
 """(qkv [M, E, 3 h], query, key and value side by side; sets [S, G], indices into E; present [M, G] bool; heads) ->
 [M, S, G, h]. Scores are divided by sqrt(h), not sqrt(head size), and absent members get -1e6: both as in ML-Agents."""
@@ -278,7 +359,7 @@ def attention_gain(width: int) -> float:
 
 
 class SelfAttention(nn.Module):
-    """Layer norm, 4 heads, residual connection, layer norm, mean over the members that are present.
+    """Swish, layer norm, 4 heads, residual connection, layer norm, mean over the members that are present.
 
     compiled: by the passes of this module; else by torch's operators (`palus.nn.place.Placement`).
     """
@@ -292,10 +373,11 @@ class SelfAttention(nn.Module):
         self.query_key_value = Linear(width, 3 * width, init)
         self.out = Linear(width, width, init)
 
-    def forward(self, embeddings: Tensor, sets: Tensor, present: Tensor) -> Tensor:
-        """embeddings: [M, E, h]; sets: [S, G] indices into E; present: [M, G] bool. Returns [M, S, h]."""
-        x = F.layer_norm(embeddings, (self.width,), eps=LAYER_NORM_EPSILON)
-        mix, mean = (attend, pool) if self.compiled else (attend_formula, pool_formula)
+    def forward(self, parts: Sequence[Tensor], sets: Tensor, present: Tensor) -> Tensor:
+        """parts: what layers gave for the members, [M, n, h] each, E in all; sets: [S, G] indices into E; present: [M,
+        G] bool. Returns [M, S, h]."""
+        join, mix, mean = (embed, attend, pool) if self.compiled else (embed_formula, attend_formula, pool_formula)
+        x = join(*parts)
         mixed = mix(self.query_key_value(x), sets, present, HEADS)
         return mean(self.out(mixed), x, sets, present)
 

@@ -58,7 +58,7 @@ def _exp(x: Any) -> Any:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def _swish(x: F32, out: F32) -> None:
+def swish_of(x: F32, out: F32) -> None:
     """x, out: [n], apart from each other."""
     one = np.float32(1.0)
     for i in range(x.shape[0]):
@@ -66,7 +66,7 @@ def _swish(x: F32, out: F32) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def _slope(gradient: F32, x: F32, out: F32) -> None:
+def slope(gradient: F32, x: F32, out: F32) -> None:
     """gradient times s (1 + x (1 - s)), s = sigmoid(x). All [n], out apart from the others."""
     one = np.float32(1.0)
     for i in range(x.shape[0]):
@@ -86,7 +86,7 @@ def _flat(x: Tensor) -> F32:
 
 def _computed(x: Tensor) -> Tensor:
     out = torch.empty_like(x)
-    _swish(_flat(x), _flat(out))
+    swish_of(_flat(x), _flat(out))
     return out
 
 
@@ -101,10 +101,10 @@ class _Swish(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         if torch.is_grad_enabled():  # a gradient of the gradient is wanted, as GAIL's penalty does
             s = torch.sigmoid(x)
-            slope: Tensor = gradient * (s + x * (s * (1 - s)))
-            return slope
+            found: Tensor = gradient * (s + x * (s * (1 - s)))
+            return found
         out = torch.empty_like(x)
-        _slope(_flat(gradient.contiguous()), _flat(x), _flat(out))
+        slope(_flat(gradient.contiguous()), _flat(x), _flat(out))
         return out
 
 
