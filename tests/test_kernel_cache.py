@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import palus
-from palus.envs.soccer.compile import SOURCES, config, kernel
+from palus.envs.soccer.compile import KERNELS, kernel
+from palus.kernels import config
 
 PROGRAM = """
 import os
@@ -45,4 +46,21 @@ def test_the_kernels_of_the_pitch_are_kept_in_the_folder_that_was_named(
 ) -> None:
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
     made = kernel(lambda: 1)
-    assert Path(made.stats.cache_path).parent == tmp_path / f"kernels-{SOURCES}"
+    assert Path(made.stats.cache_path).parent == tmp_path / f"kernels-{KERNELS.digest}"
+
+
+def test_an_edit_of_what_a_kernel_calls_in_another_file_is_heard(tmp_path: Path) -> None:
+    (tmp_path / "entry.py").write_text(
+        "from palus.kernels import Kernels\nfrom called import number\n"
+        "@Kernels.beside(__file__, 'called')\ndef entry():\n    return number()\n"
+    )
+    program = "from entry import entry; print(entry(), sum(entry.stats.cache_hits.values()))"
+    paths = f"{tmp_path}:{Path(palus.__file__).parents[1]}"
+    environment = os.environ | {"PYTHONPATH": paths, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def told(number: int) -> str:
+        (tmp_path / "called.py").write_text(f"import numba\n@numba.njit\ndef number():\n    return {number}\n")
+        run = [sys.executable, "-B", "-c", program]
+        return subprocess.run(run, env=environment, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+
+    assert [told(1), told(1), told(2)] == ["1 0\n", "1 1\n", "2 0\n"]

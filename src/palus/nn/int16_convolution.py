@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from palus.kernels import Kernels
 from palus.nn.int16 import (
     AVAILABLE,
     COLUMNS,
@@ -34,13 +35,14 @@ from palus.nn.int16 import (
 )
 from palus.types import F32, AnyArray
 
+_kernel = Kernels.beside(__file__, "int16")
 PLACES = 1024
 """Places of results whose codes are laid out at a time."""
 RUN = 8
 """Numbers that a row of a kernel is a multiple of."""
 
 
-@njit(cache=True, nogil=True)
+@_kernel
 def _encode_pictures(x: F32, padding: int, codes: AnyArray, scales: F32) -> None:
     """Codes of pictures, each with one scale. x: [B, H, W C]; codes: [B, H + 2 padding, (W + 2 padding) C], zeros where
     x is not; scales: [B]."""
@@ -90,7 +92,7 @@ def _of_runs(apart: int) -> Any:
 _move, _mix = _of_runs(1), _of_runs(2)
 
 
-@njit(cache=True, nogil=True)
+@_kernel
 def _see(
     codes: AnyArray, places: int, high: int, wide: int, size: int, stride: int, channels: int, rows: AnyArray
 ) -> None:
@@ -109,7 +111,7 @@ def _see(
                 n += RUN
 
 
-@njit(cache=True, nogil=True)
+@_kernel
 def _lay_out(
     codes: AnyArray, places: int, high: int, wide: int, size: int, stride: int, channels: int, columns: AnyArray
 ) -> None:
@@ -131,7 +133,7 @@ def _lay_out(
                 n += RUN
 
 
-@njit(cache=True, nogil=True)
+@_kernel
 def _results(
     x: F32, high: int, wide: int, size: int, stride: int, padding: int, channels: int,
     weights: AnyArray, scales: F32, bias: F32, out: F32,
@@ -155,7 +157,7 @@ def _results(
         multiply(panels, False, weights, along, scales, bias, out[b * area : b * area + height], numbers)
 
 
-@njit(cache=True, nogil=True)
+@_kernel
 def _slopes_of_pictures(
     slope: F32, size: int, stride: int, padding: int, channels: int,
     weights: AnyArray, scales: F32, ones: F32, zeros: F32, out: F32,
@@ -188,7 +190,7 @@ def _slopes_of_pictures(
                     out[b + picture, h, n] = seen[n]  # to assign all at once is a sentence to compile for 3 s
 
 
-@njit(cache=True, nogil=True)
+@_kernel
 def _slopes_of_weights(
     x: F32, slope: F32, size: int, stride: int, padding: int, channels: int, total: F32, sums: F32
 ) -> None:

@@ -7,16 +7,18 @@ network's number format, so no float copy of a whole page exists.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
+from palus.kernels import Kernels
 from palus.nn.bfloat16 import kernel_view, store_row
 from palus.nn.graph import Graph
 from palus.types import F32, F64, I64, AnyArray
 
+_kernel = Kernels.beside(__file__, "bfloat16")
 SUMMED_ROWS = 1024
 """Rows of pictures that a device adds up at a time: they take four times their memory, and four times that."""
 EPSILON = 1e-5
@@ -66,7 +68,7 @@ class RunningMoments:
         self.count = float(np.ravel(arrays[prefix + "count"])[0])
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@partial(_kernel, fastmath=True)
 def _sums_uint8(rows: AnyArray, index: I64, total: AnyArray, squares: AnyArray) -> None:
     """Exact sums of whole numbers; uint32 holds 66051 squares of 255."""
     for r in index:
@@ -106,7 +108,7 @@ def _of_sums(total: AnyArray, squares: AnyArray, count: int, divisor: float) -> 
     return mean / divisor, (square - mean * mean) / divisor**2
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@partial(_kernel, fastmath=True)
 def _scale_images(rows: AnyArray, index: I64, scale: F32, shift: F32, limit: float, out: AnyArray) -> None:
     """out[i, p, c] = clip(rows[index[i], c, p] * scale[c, p] + shift[c, p], +-limit), rounded to the type of out.
 
@@ -122,14 +124,14 @@ def _scale_images(rows: AnyArray, index: I64, scale: F32, shift: F32, limit: flo
             store_row(scaled, out[i, :, c])
 
 
-@njit(cache=True, nogil=True)
+@_kernel
 def _copy_rows(rows: AnyArray, index: I64, out: AnyArray, first: int) -> None:
     """out[i, first : first + size] = rows[index[i]], rounded to the type of out. rows: [N, size] float32."""
     for i in range(index.shape[0]):
         store_row(rows[index[i]], out[i, first : first + rows.shape[1]])
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@partial(_kernel, fastmath=True)
 def _scale_vectors(rows: AnyArray, index: I64, scale: F32, shift: F32, limit: float, out: AnyArray, first: int) -> None:
     """The same of clip(rows * scale + shift, +-limit)."""
     low, high, size = np.float32(-limit), np.float32(limit), rows.shape[1]

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
-from numba import njit
 from torch import Tensor, nn
 
+from palus.kernels import Kernels
 from palus.nn.bfloat16 import kernel_view, load_row, store_row
 from palus.nn.graph import Graph
 from palus.nn.layers import Linear
@@ -24,11 +25,12 @@ from palus.nn.parameters import normal
 from palus.nn.swish import slope, swish_of
 from palus.types import F32, I64, AnyArray, Bool
 
+_kernel = partial(Kernels.beside(__file__, "bfloat16", "swish"), fastmath=True)
 LAYER_NORM_EPSILON = 1e-5
 HEADS = 4
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@_kernel
 def _embed(x: AnyArray, first: int, out: AnyArray, inverses: F32) -> None:
     """out[:, first + i] = layer norm of swish(x[:, i]); inverses: 1 / standard deviation. x: [M, n, h]; out: [M, E, h];
     inverses: [M, E]."""
@@ -52,7 +54,7 @@ def _embed(x: AnyArray, first: int, out: AnyArray, inverses: F32) -> None:
             inverses[m, first + i] = inverse
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@_kernel
 def _embed_backward(x: AnyArray, first: int, out: AnyArray, inverses: F32, grad: AnyArray, dx: AnyArray) -> None:
     """grad: [M, E, h]; dx: [M, n, h]. Through layer norm as in `_pool_backward`, then through swish."""
     M, n, h = x.shape
@@ -75,7 +77,7 @@ def _embed_backward(x: AnyArray, first: int, out: AnyArray, inverses: F32, grad:
             store_row(y, dx[m, i])
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@_kernel
 def _attend(qkv: AnyArray, sets: I64, present: Bool, heads: int, weights: F32, out: AnyArray) -> None:
     """weights = softmax_j(q_i k_j / sqrt(h)) over the present j of a set; out_i = sum_j w_ij v_j.
 
@@ -118,7 +120,7 @@ def _attend(qkv: AnyArray, sets: I64, present: Bool, heads: int, weights: F32, o
                 store_row(mixed.reshape(h), out[m, s, i])
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@_kernel
 def _attend_backward(qkv: AnyArray, sets: I64, weights: F32, grad: AnyArray, dqkv: AnyArray) -> None:
     """The gradient dqkv [M, E, 3 h] from grad [M, S, G, h].
 
@@ -163,7 +165,7 @@ def _attend_backward(qkv: AnyArray, sets: I64, weights: F32, grad: AnyArray, dqk
             store_row(drows[e].reshape(3 * h), dqkv[m, e])
 
 
-@njit(cache=True, nogil=True, fastmath=True, forceinline=True)
+@partial(_kernel, forceinline=True)
 def _normalized(mixed: AnyArray, residual: F32, row: F32) -> np.float32:
     """row = layer norm of mixed + residual, all [h]; returns 1 / standard deviation.
 
@@ -187,7 +189,7 @@ def _normalized(mixed: AnyArray, residual: F32, row: F32) -> np.float32:
     return inverse
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@_kernel
 def _pool(mixed: AnyArray, x: AnyArray, sets: I64, present: Bool, out: AnyArray) -> None:
     """out_s = mean over the present i of layer_norm(mixed_si + x_member). mixed: [M, S, G, h]; x: [M, E, h]."""
     M, E, h = x.shape
@@ -207,7 +209,7 @@ def _pool(mixed: AnyArray, x: AnyArray, sets: I64, present: Bool, out: AnyArray)
             store_row(pooled, out[m, s])
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@_kernel
 def _pool_backward(
     mixed: AnyArray, x: AnyArray, sets: I64, present: Bool, grad: AnyArray, dmixed: AnyArray, dx: AnyArray
 ) -> None:

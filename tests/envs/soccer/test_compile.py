@@ -11,11 +11,12 @@ from typing import NamedTuple
 import numba
 
 from palus.envs.soccer import compile as compiled
+from palus.kernels import Kernels
 
 
 def cache_folder(function, monkeypatch):
     """Of a process that starts now."""
-    monkeypatch.setattr(compiled, "SOURCES", compiled._sources_digest())
+    monkeypatch.setattr(compiled, "KERNELS", Kernels.of(sorted(compiled.HERE.glob("*.py"))))
     return compiled.kernel(function)._cache.cache_path
 
 
@@ -51,6 +52,7 @@ from pathlib import Path
 from typing import NamedTuple
 import numba
 from palus.envs.soccer import compile as compiled
+from palus.kernels import Kernels
 
 class Size(NamedTuple):
     steps: int

@@ -6,8 +6,6 @@ them as fields of the globals `PITCH` and `SENSOR`; `compiled` makes the same ke
 
 from __future__ import annotations
 
-import hashlib
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -17,12 +15,9 @@ import numba
 from numba.core.dispatcher import Dispatcher
 from numba.core.options import DefaultOptions
 
+from palus.kernels import Kernels
+
 HERE = Path(__file__).parent
-config: Any = numba.config  # its attributes are made at run time, from the environment
-
-# Numba's setting is one for all threads: of two that make kernels, one would take ours for the user's own.
-_naming_the_cache = threading.Lock()
-
 # Without it Numba counts references to every array at every call, atomically: four fifths of the time of a fixed step.
 # Inner functions only borrow arrays that their entry point holds, and allocate none. Slower, not wrong, where a later
 # Numba lacks the option.
@@ -38,31 +33,12 @@ inlined: Any = numba.njit(nogil=True, error_model="numpy", forceinline=True, **N
 """The same, copied into the caller: for the path of every step."""
 
 
-def _sources_digest() -> str:
-    digest = hashlib.sha256()
-    for source in sorted(HERE.glob("*.py")):
-        digest.update(source.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-SOURCES = _sources_digest()
-"""As they were when this process read them: an edit while it runs must not name what it compiled later."""
+KERNELS = Kernels.of(sorted(HERE.glob("*.py")))
 
 
 def kernel(function: Callable[..., Any], **options: Any) -> Any:
-    """`numba.njit(nogil=True, cache=True)` whose cache folder is named after the sources of all kernels.
-
-    Numba itself watches only the file of the entry point: after an edit of the physics it would go on with the old
-    one. It is in NUMBA_CACHE_DIR where that is set; where it is not writable, Numba falls back to the user's cache
-    folder. options: more of `njit`'s.
-    """
-    with _naming_the_cache:
-        before = config.CACHE_DIR
-        config.CACHE_DIR = str(Path(before or HERE / "__pycache__") / f"kernels-{SOURCES}")
-        try:
-            return numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function)
-        finally:
-            config.CACHE_DIR = before
+    """An entry point, kept with all kernels of this folder. options: more of `njit`'s."""
+    return KERNELS(function, error_model="numpy", **options)
 
 
 def side_by_side(loop: Callable[..., Any], entry: Any, name: str) -> Any:
