@@ -51,8 +51,8 @@ def test_the_kernels_of_the_pitch_are_kept_in_the_folder_that_was_named(
 
 def test_an_edit_of_what_a_kernel_calls_in_another_file_is_heard(tmp_path: Path) -> None:
     (tmp_path / "entry.py").write_text(
-        "from palus.kernels import Kernels\nfrom called import number\n"
-        "@Kernels.beside(__file__, 'called')\ndef entry():\n    return number()\n"
+        "from palus.kernels import KeptKernels\nfrom called import number\n"
+        "@KeptKernels.beside(__file__, 'called')\ndef entry():\n    return number()\n"
     )
     program = "from entry import entry; print(entry(), sum(entry.stats.cache_hits.values()))"
     paths = f"{tmp_path}:{Path(palus.__file__).parents[1]}"

@@ -18,7 +18,7 @@ _naming_the_cache = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Kernels:
+class KeptKernels:
     """Makes kernels out of some sources: `numba.njit(nogil=True, cache=True)` whose cache folder is named after them.
 
     Numba itself watches only the file of the entry point: after an edit of what it calls in another one it would go on
@@ -32,7 +32,7 @@ class Kernels:
     later."""
 
     @classmethod
-    def of(cls, sources: Iterable[Path]) -> Kernels:
+    def of(cls, sources: Iterable[Path]) -> KeptKernels:
         """Of files in one folder."""
         files, digest = list(sources), hashlib.sha256()
         for source in files:
@@ -40,7 +40,7 @@ class Kernels:
         return cls(files[0].parent, digest.hexdigest()[:16])
 
     @classmethod
-    def beside(cls, file: str, *others: str) -> Kernels:
+    def beside(cls, file: str, *others: str) -> KeptKernels:
         """Of a module and others in its folder, by their names."""
         return cls.of([Path(file), *(Path(file).with_name(f"{name}.py") for name in others)])
 

@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from palus.kernels import Kernels
+from palus.kernels import KeptKernels
 from palus.nn.int16 import (
     AVAILABLE,
     COLUMNS,
@@ -35,7 +35,7 @@ from palus.nn.int16 import (
 )
 from palus.types import F32, AnyArray
 
-_kernel = Kernels.beside(__file__, "int16")
+_kernel = KeptKernels.beside(__file__, "int16")
 PLACES = 1024
 """Places of results whose codes are laid out at a time."""
 RUN = 8

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from palus.kernels import Kernels
+from palus.kernels import KeptKernels
 from palus.nn.bfloat16 import kernel_view, store_row
 from palus.nn.graph import Graph
 from palus.types import F32, F64, I64, AnyArray
 
-_kernel = Kernels.beside(__file__, "bfloat16")
+_kernel = KeptKernels.beside(__file__, "bfloat16")
 SUMMED_ROWS = 1024
 """Rows of pictures that a device adds up at a time: they take four times their memory, and four times that."""
 EPSILON = 1e-5

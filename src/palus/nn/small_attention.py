@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
-from palus.kernels import Kernels
+from palus.kernels import KeptKernels
 from palus.nn.bfloat16 import kernel_view, load_row, store_row
 from palus.nn.graph import Graph
 from palus.nn.layers import Linear
@@ -25,7 +25,7 @@ from palus.nn.parameters import normal
 from palus.nn.swish import slope, swish_of
 from palus.types import F32, I64, AnyArray, Bool
 
-_kernel = partial(Kernels.beside(__file__, "bfloat16", "swish"), fastmath=True)
+_kernel = partial(KeptKernels.beside(__file__, "bfloat16", "swish"), fastmath=True)
 LAYER_NORM_EPSILON = 1e-5
 HEADS = 4
 

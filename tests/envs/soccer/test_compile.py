@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numba
 
 from palus.envs.soccer import compile as compiled
-from palus.kernels import Kernels
+from palus.kernels import KeptKernels
 
 
 def cache_folder(function, monkeypatch):
     """Of a process that starts now."""
-    monkeypatch.setattr(compiled, "KERNELS", Kernels.of(sorted(compiled.HERE.glob("*.py"))))
+    monkeypatch.setattr(compiled, "KERNELS", KeptKernels.of(sorted(compiled.HERE.glob("*.py"))))
     return compiled.kernel(function)._cache.cache_path
 
 
@@ -52,7 +52,6 @@ from pathlib import Path
 from typing import NamedTuple
 import numba
 from palus.envs.soccer import compile as compiled
-from palus.kernels import Kernels
 
 class Size(NamedTuple):
     steps: int

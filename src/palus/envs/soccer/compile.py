@@ -15,7 +15,7 @@ import numba
 from numba.core.dispatcher import Dispatcher
 from numba.core.options import DefaultOptions
 
-from palus.kernels import Kernels
+from palus.kernels import KeptKernels
 
 HERE = Path(__file__).parent
 # Without it Numba counts references to every array at every call, atomically: four fifths of the time of a fixed step.
@@ -33,7 +33,7 @@ inlined: Any = numba.njit(nogil=True, error_model="numpy", forceinline=True, **N
 """The same, copied into the caller: for the path of every step."""
 
 
-KERNELS = Kernels.of(sorted(HERE.glob("*.py")))
+KERNELS = KeptKernels.of(sorted(HERE.glob("*.py")))
 
 
 def kernel(function: Callable[..., Any], **options: Any) -> Any:
