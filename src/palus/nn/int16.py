@@ -198,6 +198,12 @@ def _measure_row(row: F32, factor: np.float32, bits: AnyArray, sums: F32) -> Non
         bits[n] = max(bits[n], np.int32(np.float32(row[n] * factor).view(np.int32) & np.int32(0x7FFFFFFF)))
 
 
+@njit(cache=True, nogil=True, forceinline=True)
+def _scales_of(bits: AnyArray, scales: F32) -> None:
+    for n in range(bits.shape[0]):
+        scales[n] = np.int32(bits[n]).view(np.float32) / np.float32(MOST)
+
+
 @njit(cache=True, nogil=True)
 def encode_rows(x: F32, along: F32, codes: AnyArray, scales: F32) -> None:
     """Codes of x * along, row by row. x: [R, K]; along: [K]; codes: [spans, >= R, SPAN]; scales: [>= R]. What x has
@@ -213,8 +219,7 @@ def measure_columns(x: F32, along: F32, scales: F32, sums: F32) -> None:
     sums[:] = 0.0
     for r in range(x.shape[0]):
         _measure_row(x[r], along[r], bits, sums)
-    for n in range(x.shape[1]):
-        scales[n] = np.int32(bits[n]).view(np.float32) / np.float32(MOST)
+    _scales_of(bits, scales)
 
 
 @njit(cache=True, nogil=True)
@@ -225,8 +230,7 @@ def encode_and_measure(x: F32, along: F32, codes: AnyArray, scales: F32, of_rows
     for r in range(x.shape[0]):
         _encode_row(x[r], along, r, codes, scales)
         _measure_row(x[r], of_rows[r], bits, sums)
-    for n in range(x.shape[1]):
-        down[n] = np.int32(bits[n]).view(np.float32) / np.float32(MOST)
+    _scales_of(bits, down)
 
 
 @njit(cache=True, nogil=True)
@@ -290,7 +294,7 @@ def _ones(count: int) -> F32:
 
 
 def _room(*shape: int) -> AnyArray:
-    """For codes, int16. torch's memory begins with a line of the cache, which half of the loads would straddle else."""
+    """For codes, int16. torch's memory begins with a line of the cache, which loads would straddle else."""
     room: AnyArray = torch.empty(shape, dtype=torch.int16).numpy()
     return room
 
