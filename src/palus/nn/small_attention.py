@@ -30,6 +30,36 @@ LAYER_NORM_EPSILON = 1e-5
 HEADS = 4
 
 
+@partial(_kernel, forceinline=True)
+def _normalize(row: F32, total: np.float32) -> np.float32:
+    """row = layer norm of row, [h], whose numbers add up to the total; returns 1 / standard deviation.
+
+    Always inlined: a process that compiles would call it by itself, one that loads from Numba's cache the copy in the
+    caller's file, and the two are optimised, and so rounded, differently.
+    """
+    h = row.shape[0]
+    mean, variance = total / np.float32(h), np.float32(0.0)
+    for c in range(h):
+        row[c] -= mean
+        variance += row[c] * row[c]
+    inverse = np.float32(1.0 / math.sqrt(variance / h + LAYER_NORM_EPSILON))
+    for c in range(h):
+        row[c] *= inverse
+    return inverse
+
+
+@partial(_kernel, forceinline=True)
+def _normalized(mixed: AnyArray, residual: F32, row: F32) -> np.float32:
+    """row = layer norm of mixed + residual, all [h]; returns 1 / standard deviation."""
+    total = np.float32(0.0)
+    load_row(mixed, row)
+    for c in range(row.shape[0]):
+        row[c] += residual[c]
+        total += row[c]
+    inverse: np.float32 = _normalize(row, total)
+    return inverse
+
+
 @_kernel
 def _embed(x: AnyArray, first: int, out: AnyArray, inverses: F32) -> None:
     """out[:, first + i] = layer norm of swish(x[:, i]); inverses: 1 / standard deviation. x: [M, n, h]; out: [M, E, h];
@@ -40,18 +70,11 @@ def _embed(x: AnyArray, first: int, out: AnyArray, inverses: F32) -> None:
         for i in range(n):
             load_row(x[m, i], row)
             swish_of(row, y)
-            mean, variance = np.float32(0.0), np.float32(0.0)
+            total = np.float32(0.0)
             for c in range(h):
-                mean += y[c]
-            mean /= np.float32(h)
-            for c in range(h):
-                y[c] -= mean
-                variance += y[c] * y[c]
-            inverse = np.float32(1.0 / math.sqrt(variance / h + LAYER_NORM_EPSILON))
-            for c in range(h):
-                y[c] *= inverse
+                total += y[c]
+            inverses[m, first + i] = _normalize(y, total)
             store_row(y, out[m, first + i])
-            inverses[m, first + i] = inverse
 
 
 @_kernel
@@ -163,30 +186,6 @@ def _attend_backward(qkv: AnyArray, sets: I64, weights: F32, grad: AnyArray, dqk
                             dk[c] += ds * q[c]
         for e in range(E):
             store_row(drows[e].reshape(3 * h), dqkv[m, e])
-
-
-@partial(_kernel, forceinline=True)
-def _normalized(mixed: AnyArray, residual: F32, row: F32) -> np.float32:
-    """row = layer norm of mixed + residual, all [h]; returns 1 / standard deviation.
-
-    Always inlined: a process that compiles would call it by itself, one that loads from Numba's cache the copy in the
-    caller's file, and the two are optimised, and so rounded, differently.
-    """
-    h = row.shape[0]
-    load_row(mixed, row)
-    mean = np.float32(0.0)
-    for c in range(h):
-        row[c] += residual[c]
-        mean += row[c]
-    mean /= np.float32(h)
-    variance = np.float32(0.0)
-    for c in range(h):
-        row[c] -= mean
-        variance += row[c] * row[c]
-    inverse = np.float32(1.0 / math.sqrt(variance / h + LAYER_NORM_EPSILON))
-    for c in range(h):
-        row[c] *= inverse
-    return inverse
 
 
 @_kernel
