@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from left_behind import MARK, processes, shared_files
 
+from palus.envs import make_game
 from palus.errors import EnvError
 
 vizdoom = pytest.importorskip("vizdoom", reason="needs the extra doom")
@@ -93,6 +94,18 @@ def test_a_killed_owner_leaves_no_engine_and_no_file(tmp_path, delay_s):
     wait_for(lambda: not processes(mark))
     wait_for(lambda: not left())
     assert not list(tmp_path.iterdir())
+
+
+def test_an_engine_asks_for_large_pages():
+    game = make_game("doom_basic")
+    try:
+        game.reset(1)
+        (player,) = game._players
+        told = Path(f"/proc/{player.engine.pid}/environ").read_bytes().split(b"\0")
+        assert b"GLIBC_TUNABLES=glibc.malloc.hugetlb=1" in told
+        assert "GLIBC_TUNABLES" not in os.environ  # ours stays as it was
+    finally:
+        game.close()
 
 
 class Reluctant:

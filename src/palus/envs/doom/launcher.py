@@ -12,6 +12,9 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
+TUNABLES = "glibc.malloc.hugetlb=1"
+"""Ask for large pages, where the machine gives them to who asks: engines share a core, and each finds the addresses of
+its small pages forgotten when its turn comes. Worth 4 % of a decision's time with 16 of them on a core."""
 
 
 def main(owner: int, folder: str, engine: str, arguments: list[str]) -> None:
@@ -31,6 +34,7 @@ def main(owner: int, folder: str, engine: str, arguments: list[str]) -> None:
     os.dup2(log, 2)
     with open("pid", "w") as file:
         file.write(str(os.getpid()))
+    os.environ.setdefault("GLIBC_TUNABLES", TUNABLES)  # others than glibc pass over it
     os.execv(engine, [engine, *arguments])
 
 
