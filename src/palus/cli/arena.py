@@ -41,7 +41,7 @@ Examples:
   # workers elsewhere: palus worker
   palus arena --database postgresql+psycopg://palus@db/palus --workers 0
 
-  # models and videos in an object store; takes s3fs
+  # models and videos in an object store; takes palus[cluster]
   palus arena --blobs s3://bucket/arena
 
   # pages and hub alone, as many of these as wanted

@@ -56,9 +56,9 @@ def verify(
 
 def audit(
     sample: Annotated[str, typer.Option(help="Share of all matches to play again, such as 1% or 0.01.")] = "1%",
-    suspend: Annotated[str | None, typer.Option(help="Name of a worker whose matches no longer count.")] = None,
+    suspend: Annotated[str | None, typer.Option(help="A worker: no match of its account counts any more.")] = None,
     reason: Annotated[str, typer.Option(help="Why it is suspended; shown on the status page.")] = "by hand",
-    reinstate: Annotated[str | None, typer.Option(help="Name of a suspended worker that may work again.")] = None,
+    reinstate: Annotated[str | None, typer.Option(help="A suspended worker: its account may work again.")] = None,
     head: Annotated[str, typer.Option(help="A match and its hash as you noted them, such as 24:9f3c...")] = "",
     data: DataOption = DEFAULT_DATA,
     database: DatabaseOption = None,
