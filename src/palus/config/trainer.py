@@ -165,8 +165,8 @@ class Behavior(Section):
     time_horizon: Count = Field(
         default=64,
         description="Decisions after which a trajectory is cut and bootstrapped; of sac, those between its updates. "
-        "Where all matches step in one process, rollouts end together: after so many decisions, at most 80, where "
-        "num_matches is automatic, else as num_matches and buffer_size have it.",
+        "Where all matches step in one process, rollouts end together: with num_matches automatic after about so "
+        "many decisions, 80 at most; else when the matches have filled buffer_size.",
     )
     summary_freq: Count = Field(default=50000, description="Trainer steps between summaries.")
     threaded: bool = Field(default=False, description="Train in a thread of its own (ML-Agents only).")
