@@ -113,8 +113,6 @@ def test_every_code_is_documented_and_no_other():
     for source in sources:
         for node in ast.walk(ast.parse(source.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("RefusedError", "Refusal"):
-                first = node.args[0]
-                if isinstance(first, ast.Constant):
-                    raised.add(first.value)
+                raised |= {first.value for first in node.args[:1] if isinstance(first, ast.Constant)}
     assert raised == documented
     assert {code for _, code in HOSTILE.values()} <= documented
