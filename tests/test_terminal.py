@@ -97,6 +97,14 @@ def test_names_lose_their_control_characters_and_styles_work() -> None:
     assert "\x1b[?25l" in file.getvalue() and "\x1b]0" not in file.getvalue()  # the cursor is hidden meanwhile
 
 
+def test_words_between_colons_stay_words() -> None:
+    table = Table("where")
+    table.add_row("b:cat:")
+    console = Terminal(file=(written := io.StringIO()))
+    console.print("127.0.0.1:100: taken", table)
+    assert "127.0.0.1:100: taken" in written.getvalue() and "b:cat:" in written.getvalue()
+
+
 def test_a_table_has_columns_whatever_the_environment_says_of_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "0")
     table = Table("team")

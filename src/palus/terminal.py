@@ -52,7 +52,7 @@ class Terminal(Console):
     """A console of rich's on which only rich itself controls anything, and whose end is nobody's."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(emoji=False, **options)  # of rich's own, `host:100:` would end in a picture
         if self.width < 1:  # COLUMNS=0: tables would have no columns at all
             self.width = USUAL_WIDTH
 
