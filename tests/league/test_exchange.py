@@ -6,9 +6,12 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from flaky_storage import Flaky, flaky  # noqa: F401
 from killed_run import RUN, SETTINGS
@@ -16,12 +19,14 @@ from test_league import filled, league, match
 
 from palus.config import load_run
 from palus.errors import CheckpointError, StorageError
+from palus.export.policy_file import write_policy
 from palus.league.exchange import Berth, Exchange, visitor_path
 from palus.league.records import LeagueRecord, Publication, home
 from palus.rollout.rollout import MEMBERS, FinishedMatch, Seat
 from palus.run.folder import OwnFiles
 from palus.store.depot import Depot
 from palus.train import Run
+from palus.types import ObservationSpec
 
 OVERRIDES = {**SETTINGS, "max_steps": 6000, "checkpoint_interval": 1000, "summary_freq": 1000}
 
@@ -288,3 +293,21 @@ def test_a_snapshot_that_is_dropped_while_others_are_fetched_ends_no_visit(
         Depot(str(tmp_path)).create(f"{home('ada')}/files/{last.sha256}", b"")
         go_on(bob, 1)
         assert names(bob) and warned == ["damaged. Training goes on; a later checkpoint tries again."]
+
+
+def test_a_snapshot_of_another_run_that_no_network_can_be_made_of_is_not_met(tmp_path: Path) -> None:
+    with run(tmp_path, "ada") as ada:
+        file, path = ada.trainees[0].policy_file(ada.spec, 7), tmp_path / "snapshot.npz"
+        theirs: Any = SimpleNamespace(name="bob/DuelToy-7", behavior="DuelToy")
+
+        def complaint(**changes: Any) -> str | None:
+            write_policy(path, replace(file, **changes))
+            return ada.saving.misfit(path.read_bytes(), theirs)
+
+        assert complaint() is None
+        (name, *_), small = file.arrays, (ObservationSpec("eye", (3, 8, 8), "uint8"),)
+        text = np.full(file.arrays[name].shape, "one")
+        assert f"weights {name}: no numbers" in str(complaint(arrays={**file.arrays, name: text}))
+        assert "8 x 8 are too small" in str(complaint(spec=replace(file.spec, observations=small)))
+        wide = (ObservationSpec("obs", (99,)),)
+        assert "expected shape" in str(complaint(spec=replace(file.spec, observations=wide)))

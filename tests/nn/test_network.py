@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from palus.errors import ConfigError, ModelError
 from palus.nn import encoders
 from palus.nn.distributions import Distribution
 from palus.nn.network import Network
+from palus.nn.place import Placement
 from palus.nn.running import RunningMoments
 from palus.trust import Trust
 from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, ObservationSpec
@@ -332,3 +335,145 @@ def test_pictures_are_learned_from_a_cache_full_at_a_time(encoder: str, monkeypa
     with torch.no_grad():  # who acts gets the same bits in any company
         found_alone = policy(inputs, torch.zeros(10, 0), torch.ones(1, 10))
     assert sizes == [4, 3, 3, 10] and torch.equal(found_alone[0], whole[0])
+
+
+def test_what_is_normalised() -> None:
+    seen, eye = ObservationSpec("seen", (3,)), ObservationSpec("eye", (3, 8, 8), "uint8")
+    every, some = NetworkSettings(normalize=True), NetworkSettings(normalize=True, normalize_names=("eye",))
+    assert [encoders.normalizes(o, every) for o in (seen, eye)] == [True, True]
+    assert [encoders.normalizes(o, some) for o in (seen, eye)] == [False, True]
+    assert not encoders.normalizes(seen, NetworkSettings(normalize=False))
+    assert not encoders.normalizes(replace(seen, normalize=False), every)  # where the game has it
+    assert not encoders.normalizes(ObservationSpec("others", (4, 5)), every)  # absent ones are zeros
+
+
+def test_moments_are_those_of_the_rows_that_are_named() -> None:
+    policy, seen = network(**TINY), observations(SMALL, 9)
+    policy.inputs.observe(seen, np.array([2, 7, 8]))
+    found = policy.arrays()
+    prefix = "obs_normalizer.running_mean_std.running_mean_std.measurements"
+    assert found[f"{prefix}.count"].tolist() == [4.0]  # with the virtual one
+    np.testing.assert_allclose(found[f"{prefix}.running_mean"], seen["measurements"][[2, 7, 8]].sum(0) / 4, rtol=1e-6)
+
+
+def test_pictures_of_fractions_are_not_divided_and_those_of_bytes_are() -> None:
+    spec = BehaviorSpec(
+        "b", (ObservationSpec("bytes", (1, 2, 2), "uint8"), ObservationSpec("fractions", (1, 2, 2))), SMALL.actions
+    )
+    policy = network(spec, vis_encode_type="fully_connected", memory=None, normalize=False, image_scale=51.0)
+    seen = {"bytes": np.full((1, 1, 2, 2), 255, np.uint8), "fractions": np.full((1, 1, 2, 2), 0.5, np.float32)}
+    inputs = policy.inputs(seen)
+    assert inputs["bytes"].unique().tolist() == [5.0] and inputs["fractions"].unique().tolist() == [0.5]
+
+
+def test_each_reward_has_a_value_and_the_first_one_s_is_told_while_acting() -> None:
+    settings, generator = AppoNetworkSettings(**TINY), torch.Generator().manual_seed(0)
+    policy, seen = Network(SMALL, settings, generator, streams=3), observations(SMALL, 5)
+    policy.weights.masters["critic_linear.bias"].copy_(torch.tensor([1.0, 2.0, 3.0]))
+    policy.weights.masters["critic_linear.weight"].zero_()
+    policy.weights.refresh()
+    for same in (policy, policy.twin(), Network.acting(SMALL, settings, policy.acting_arrays())):
+        assert act(same, seen)[1].tolist() == [1.0] * 5
+        states = np.zeros((5, same.state_size), np.float32)
+        assert same.values(seen, states).tolist() == [[1.0, 2.0, 3.0]] * 5
+
+
+def test_values_far_from_the_usual_are_clipped_before_they_are_denormalised() -> None:
+    policy = network(**TINY)
+    policy.returns = RunningMoments(1)
+    policy.returns.mean, policy.returns.variance = np.array([10.0]), np.array([4.0 - 1e-5])
+    found = policy.denormalize(torch.tensor([-7.0, -5.0, 0.5, 6.0]))
+    torch.testing.assert_close(found, torch.tensor([0.0, 0.0, 11.0, 20.0]))
+
+
+def test_values_of_more_rows_than_a_pass_has_are_those_of_each_row() -> None:
+    spec = BehaviorSpec.of_vectors("b", (3,), (2,))
+    policy = network(spec, hidden_units=8, encoding="joint", memory=None)
+    policy.rows_at_once = 8
+    seen, states = observations(spec, 20), np.zeros((20, 0), np.float32)
+    expected = [policy.values({"obs_0": seen["obs_0"][k : k + 1]}, states[:1])[0] for k in range(20)]
+    np.testing.assert_allclose(policy.values(seen, states), expected, rtol=1e-5)
+    shuffled = [np.array([19, 0, 3]), np.setdiff1d(np.arange(20), [19, 0, 3])]
+    np.testing.assert_allclose(policy.values(seen, states, pieces=shuffled), expected, rtol=1e-5)
+
+
+def test_arrays_without_moments_of_returns_leave_none() -> None:
+    policy = network(**TINY)
+    arrays = policy.arrays()
+    policy.returns = RunningMoments(1)
+    policy.load_arrays(arrays)
+    assert policy.returns is None
+
+
+def test_an_encoder_of_ones_own_says_how_wide_it_is(monkeypatch) -> None:
+    class Silent(OwnEncoder):
+        def __init__(self, shape: tuple[int, int, int], settings: AppoNetworkSettings) -> None:
+            super().__init__(shape, settings)
+            del self.out_features
+
+    monkeypatch.setattr("palus.nn.encoders.Silent", Silent, raising=False)
+    with pytest.raises(ConfigError, match=r"vis_encode_type palus\.nn\.encoders:Silent: no attribute out_features"):
+        network(vis_encode_type="palus.nn.encoders:Silent", **TINY)
+
+
+@pytest.mark.parametrize("critic", ["shared", "separate"])
+def test_what_a_row_remembers_stays_while_it_is_paused(critic: str) -> None:
+    policy, seen = network(critic=critic, **TINY), observations(SMALL, 6)
+    paused = torch.tensor([[False, False], [True, False], [False, True]])  # 3 steps of 2 rows
+    states = torch.rand(2, policy.state_size, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        _, values, after = policy(policy.inputs(seen), states, torch.ones(3, 2), paused=paused)
+        for b, rows in enumerate(([0, 4], [1, 3])):
+            inputs, keep = policy.inputs(seen, np.array(rows)), torch.ones(2, 1)
+            _, alone, remembered = policy(inputs, states[b : b + 1], keep)
+            torch.testing.assert_close(after[b : b + 1], remembered)
+            torch.testing.assert_close(values[rows], alone)
+
+
+MOMENTS = "obs_normalizer.running_mean_std.running_mean_std.measurements."
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "fault"),
+    [
+        (f"{MOMENTS}count", None, "missing; expected one number"),
+        (f"{MOMENTS}running_var", None, r"missing; expected shape \(4,\)"),
+        ("returns_normalizer.running_var", None, "missing; expected one number"),
+        ("returns_normalizer.running_mean", np.zeros(2), r"shape \(2,\); expected one number"),
+        ("critic_linear.bias", np.array(["one"]), r"no numbers \(<U3\); expected shape \(1,\)"),
+    ],
+)
+def test_damaged_arrays_are_refused_whole(name: str, array: Any, fault: str) -> None:
+    policy, other = network(**TINY), network(seed=1, **TINY)
+    other.returns = RunningMoments(1)
+    arrays, before = other.arrays(), policy.arrays()
+    arrays |= {} if array is None else {name: array}
+    if array is None:
+        del arrays[name]
+    with pytest.raises(ModelError, match=f"^weights {re.escape(name)}: {fault}; use the run file"):
+        policy.load_arrays(arrays)
+    for key, own in policy.arrays().items():
+        np.testing.assert_array_equal(own, before[key])
+
+
+def test_a_picture_of_one_number_has_moments_that_travel() -> None:
+    spec = BehaviorSpec("b", (ObservationSpec("light", (1, 1, 1), "uint8"),), SMALL.actions)
+    one, two = (network(spec, seed=k, vis_encode_type="fully_connected", memory=None) for k in range(2))
+    one.inputs.observe({"light": np.full((3, 1, 1, 1), 51, np.uint8)}, np.arange(3))
+    two.load_arrays(one.arrays())
+    assert two.scalers["light"].moments.mean.tolist() == [pytest.approx(0.15)]  # 0.2 three times and a virtual 0
+
+
+def test_what_acts_takes_nothing_of_a_critic_along() -> None:
+    policy = network(critic="separate", **TINY)
+    policy.returns = RunningMoments(1)
+    assert policy.acting_arrays().keys() == network(critic="none", **TINY).arrays().keys()
+    shared = network(**TINY)
+    shared.returns = RunningMoments(1)
+    assert shared.acting_arrays().keys() == shared.arrays().keys()  # its values are told while it acts
+
+
+def test_passes_on_a_device_are_shorter_where_there_is_a_picture_among_others() -> None:
+    settings, place = AppoNetworkSettings(**TINY), Placement(torch.device("cpu"), compiled=False)
+    vectors = replace(SMALL, observations=SMALL.observations[1:])
+    assert [Network(spec, settings, None, place=place).rows_at_once for spec in (SMALL, vectors)] == [8192, 65536]

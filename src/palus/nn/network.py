@@ -389,19 +389,20 @@ class Network(nn.Module):
 
     def load_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
         """Take over what `arrays` gave. Raises ModelError, and changes nothing, when names or shapes are others."""
-        expected, counts = {name: tuple(shape) for name, shape in self.weights.shapes.items()}, set[str]()
+        expected: dict[str, tuple[int, ...] | None] = {name: tuple(s) for name, s in self.weights.shapes.items()}
         for name, scaler in self.scalers.items():
             if scaler.moments is not None:
-                expected |= {f"{OBSERVATION_PREFIX}{name}.{k}": scaler.shape for k in ("running_mean", "running_var")}
-                counts.add(f"{OBSERVATION_PREFIX}{name}.count")
+                own = f"{OBSERVATION_PREFIX}{name}."
+                expected |= {own + "running_mean": scaler.shape, own + "running_var": scaler.shape, own + "count": None}
+        if RETURN_PREFIX + "running_mean" in arrays:
+            expected |= dict.fromkeys(RETURN_PREFIX + k for k in ("running_mean", "running_var", "count"))
         for name, shape in expected.items():
-            found = arrays[name].shape if name in arrays else None
-            if found != shape:
+            if fault := _misfit(arrays.get(name), shape):
                 raise ModelError(
-                    f"weights {name}: {'missing' if found is None else f'shape {found}'}; expected shape {shape}; "
+                    f"weights {name}: {fault}; expected {'one number' if shape is None else f'shape {shape}'}; "
                     "use the run file that the policy was trained with"
                 )
-        for name in sorted(arrays.keys() - expected.keys() - counts):
+        for name in sorted(arrays.keys() - expected.keys()):
             if not name.startswith(RETURN_PREFIX):
                 raise ModelError(
                     f"weights {name}: not of this network; use the run file that the policy was trained with"
@@ -458,6 +459,16 @@ def acting_arrays(arrays: Mapping[str, T]) -> dict[str, T]:
     if any(name.startswith("actor_") for name in arrays):
         return {k.removeprefix("actor_"): v for k, v in arrays.items() if not k.startswith(("critic_", RETURN_PREFIX))}
     return {name: array for name, array in arrays.items() if not name.startswith("critic.")}
+
+
+def _misfit(array: AnyArray | None, shape: tuple[int, ...] | None) -> str:
+    """What is wrong with an array, as a part of a sentence; empty where nothing is. shape: None for one number."""
+    if array is None:
+        return "missing"
+    if array.dtype.kind not in "fiu":
+        return f"no numbers ({array.dtype})"
+    fits = array.size == 1 if shape is None else array.shape == shape
+    return "" if fits else f"shape {array.shape}"
 
 
 def _widened(x: Tensor, rows: int) -> Tensor:

@@ -73,7 +73,7 @@ class Preprocessor:
         for name, scaler in self.scalers.items():
             if scaler.moments is not None:
                 found = scaler.moments.arrays(f"{prefix}{name}.")
-                arrays |= {k: v.reshape(scaler.shape) if v.size > 1 else v for k, v in found.items()}
+                arrays |= {k: v if k.endswith(".count") else v.reshape(scaler.shape) for k, v in found.items()}
         return arrays
 
     def load_arrays(self, arrays: Mapping[str, AnyArray], prefix: str = "") -> None:

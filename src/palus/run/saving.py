@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from palus.config import RunFile, dump_run
-from palus.errors import CheckpointError, ModelError, StorageError, TrustError
+from palus.errors import CheckpointError, ConfigError, ModelError, StorageError, TrustError
 from palus.export.bundle import Provenance, write_bundle
 from palus.export.policy_file import PolicyFile, parse_policy, read_policy, write_policy
 from palus.files import force, write_bytes, write_text
@@ -98,7 +98,7 @@ class Saving:
         try:
             file = parse_policy(data, told.name)
             Network.acting(file.spec, file.settings, file.arrays, trust=self.trust)
-        except (CheckpointError, ModelError, TrustError) as error:
+        except (CheckpointError, ConfigError, ModelError, TrustError) as error:
             return str(error)
         played = self.spec.behavior(told.behavior)
         if (file.spec.observations, file.spec.actions) != (played.observations, played.actions):
