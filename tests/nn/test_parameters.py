@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from palus.nn.parameters import FlatParameters, Packing
+from palus.errors import ModelError
+from palus.nn.parameters import FlatParameters, Packing, tree_sum
 from palus.nn.sparse import TILE, SparseLinear
 
 
@@ -72,3 +73,79 @@ def test_layers_that_pack_their_weights_are_found_by_every_python():
         inspect.getattr_static(layer, member)  # what isinstance asks from 3.12 on; before it asked hasattr
     FlatParameters(torch.nn.Sequential(layer), torch.float32)
     assert layer._tiles is not None
+
+
+def test_shards_are_whole_tensors_of_about_equal_length():
+    p = FlatParameters(module(), torch.float32)  # tensors of 6, 2, 2 and 1 numbers
+
+    def cut(count):
+        return [(shard.first_tensor, shard.end_tensor, shard.start, shard.end) for shard in p.shards(count)]
+
+    assert cut(1) == [(0, 4, 0, 11)]
+    assert cut(2) == [(0, 1, 0, 6), (1, 4, 6, 11)]
+    assert cut(3) == [(0, 1, 0, 6), (1, 2, 6, 8), (2, 4, 8, 11)]
+    assert cut(50) == [(0, 1, 0, 6), (1, 2, 6, 8), (2, 3, 8, 10), (3, 4, 10, 11)]
+
+
+def test_a_shard_of_the_gradient_is_overwritten_by_the_sum_of_its_parts():
+    p = FlatParameters(module(), torch.float32)
+    first, second = p.shards(2)
+    parts = [tuple(torch.full(shape, value) for shape in p.shapes.values()) for value in (1.0, 2.0, 4.0)]
+    p.gradient.fill_(9.0)
+    p.set_gradient(parts, second)
+    assert p.gradient.tolist() == [9.0] * 6 + [7.0] * 5
+    p.set_gradient(parts[:2], first)
+    assert p.gradient.tolist() == [3.0] * 6 + [7.0] * 5
+    p.set_gradient([], second)
+    assert p.gradient.tolist() == [3.0] * 6 + [0.0] * 5
+    p.set_gradient(parts)
+    assert p.gradient.tolist() == [7.0] * 11
+
+
+def test_gradients_are_added_up_as_a_tree():
+    small = 2.0**-24  # half of a rounding of 1: one after the other they would be lost
+    parts = [torch.tensor([x]) for x in (1.0, small, small, small)]
+    assert tree_sum(parts).item() == 1.0 + 2.0**-23
+    assert tree_sum([*parts, torch.tensor([-1.0])]).item() == 2.0**-23
+    assert tree_sum(parts[:1]) is parts[0]
+
+
+def test_tied_weights_begin_as_the_first_of_each_pair_and_move_alike():
+    network = torch.nn.Linear(3, 1)
+    p = FlatParameters(network, torch.float32)
+    p.load(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    p.tie({"weight": torch.tensor([2, 1, 0])})
+    assert network.weight.tolist() == [[1.0, 2.0, 1.0]] and network.bias.tolist() == [4.0]
+    p.gradient.copy_(torch.tensor([3.0, 5.0, 7.0, 11.0]))
+    p.fold_gradient()
+    assert p.gradient.tolist() == [5.0, 5.0, 5.0, 11.0]
+    p.load(torch.tensor([6.0, 7.0, 6.0, 8.0]))
+    with pytest.raises(ModelError, match="not their own mirror image"):
+        p.load(torch.tensor([6.0, 7.0, 8.0, 9.0]))
+    assert p.master.tolist() == [6.0, 7.0, 6.0, 8.0]
+
+
+def test_what_was_taken_as_arrays_stays_as_it_was():
+    p = FlatParameters(module(), torch.float32)
+    arrays = p.arrays()
+    p.load(torch.zeros(11))
+    assert arrays["b.weight"].tolist() == [[2.0, 2.125]]
+
+
+def test_what_has_no_part_in_the_outputs_has_no_gradient_where_that_is_said():
+    network = module()
+    p = FlatParameters(network, torch.float32)
+    out = network["b"](torch.tensor([[1.0, 2.0]]))
+    found = p.backward([out], [torch.ones(1, 1)], partial=True)
+    assert [x.flatten().tolist() for x in found] == [[0.0] * 6, [0.0] * 2, [1.0, 2.0], [1.0]]
+    with pytest.raises(RuntimeError, match="not have been used"):
+        p.backward([network["b"](torch.ones(1, 2))], [torch.ones(1, 1)])
+
+
+def test_a_shard_of_the_working_copy_follows_alone():
+    network = module()
+    p = FlatParameters(network, torch.bfloat16)
+    with torch.no_grad():
+        p.master.fill_(5.0)
+    p.refresh(p.shards(2)[1])
+    assert network["b"].bias.tolist() == [5.0] and network["a"].weight[0].tolist() == [0.0, 0.125, 0.25]
