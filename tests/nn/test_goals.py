@@ -10,6 +10,7 @@ from palus.errors import ConfigError
 from palus.nn import goals
 from palus.nn.encoders import VECTORS, Apart, Joint
 from palus.nn.goals import GoalLayers, conditioned
+from palus.nn.layers import Activate
 from palus.types import ObservationSpec
 
 SEEN = (
@@ -74,3 +75,10 @@ def test_goals_are_observations_as_any_other_where_nothing_is_conditioned() -> N
         Joint((entities,), NetworkSettings())
     with pytest.raises(ConfigError, match="no hidden layers in common for the goal"):
         Apart(SEEN, NetworkSettings())
+
+
+def test_a_goal_is_embedded_by_swish_whatever_the_other_layers_activation_is() -> None:
+    made = Joint(SEEN, NetworkSettings(hidden_units=8, activation="elu", vis_encode_type="match3")).layers
+    assert isinstance(made, GoalLayers)
+    assert [m.kind for m in made.embed.modules() if isinstance(m, Activate)] == ["swish", "swish"]
+    assert made.activate.kind == "elu"

@@ -13,7 +13,8 @@ import torch
 from palus.config.network import NetworkSettings
 from palus.errors import ConfigError
 from palus.nn.attention import AttentionCritic
-from palus.nn.encoders import Joint
+from palus.nn.encoders import ImageEncoder, Joint, ResidualBlock
+from palus.nn.layers import Activate, Convolution, Linear, MaxPool
 from palus.nn.network import Network
 from palus.nn.twin_critic import TwinCritic
 from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, ObservationSpec
@@ -106,3 +107,73 @@ def test_pictures_have_to_be_as_large_as_the_encoder_needs(name: str, least: int
         wrong = rf"vis_encode_type {name}: images of {least + 1} x {least - 1} .* which need {least} x {least};"
         with pytest.raises(ConfigError, match=wrong):
             Joint((ObservationSpec("eye", (3, least - 1, least + 1)),), settings)
+
+
+STAGE = "conv {} 3/1+1, pool {}, block {kind} {kind}, block {kind} {kind}"
+STACKS = {
+    "fully_connected": ("", "leaky_relu"),
+    "match3": ("conv 35 3/1, leaky_relu, conv 144 3/1, leaky_relu", "leaky_relu"),
+    "simple": ("conv 16 8/4, leaky_relu, conv 32 4/2, leaky_relu", "leaky_relu"),
+    "nature_cnn": ("conv 32 8/4, leaky_relu, conv 64 4/2, leaky_relu, conv 64 3/1, leaky_relu", "leaky_relu"),
+    "resnet": (", ".join(STAGE.format(n, 0, kind="swish") for n in (16, 32, 32)) + ", swish", "relu"),
+    "convnet_simple": ("conv 32 8/4, elu, conv 64 4/2, elu, conv 128 3/2, elu", "elu"),
+    "convnet_impala": ("conv 16 8/4, elu, conv 32 4/2, elu", "elu"),
+    "convnet_atari": ("conv 32 8/4, elu, conv 64 4/2, elu, conv 64 3/1, elu", "elu"),
+    "resnet_impala": (", ".join(STAGE.format(n, 1, kind="elu") for n in (16, 32, 32)) + ", elu", "elu"),
+    "resnet_strided": (
+        "conv 32 8/4, block elu elu, elu, conv 64 3/2+1, block elu elu, elu, conv 64 3/2+1, elu",
+        "elu",
+    ),
+}
+"""Name -> its layers (channels, kernel / stride + padding) and the activation of the layer after them."""
+
+
+def told(layer: torch.nn.Module) -> str:
+    """A layer in a word or two."""
+    if isinstance(layer, Convolution):
+        padding = int(layer.padding[0])
+        return f"conv {layer.out_channels} {layer.kernel_size[0]}/{layer.stride[0]}" + f"+{padding}" * (padding > 0)
+    if isinstance(layer, MaxPool):
+        return f"pool {layer.padding}"
+    if isinstance(layer, ResidualBlock):
+        return "block " + " ".join(m.kind for m in layer.modules() if isinstance(m, Activate))
+    assert isinstance(layer, Activate)
+    return layer.kind
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_pictures_go_through_the_layers_of_the_encoder_s_source(name: str) -> None:
+    encoder = ImageEncoder((3, 64, 64), NetworkSettings(vis_encode_type=name, activation="elu", hidden_units=8))
+    found = ", ".join(told(layer) for layer in encoder.conv_head)
+    (after,) = (m.kind for m in encoder.mlp_layers.modules() if isinstance(m, Activate))
+    assert (found, after) == STACKS[name]
+
+
+@pytest.mark.parametrize("kind", ["orthogonal", "xavier_uniform", "mlagents"])
+def test_first_weights_have_the_gain_that_was_asked_for(kind: str) -> None:
+    settings = NetworkSettings(initialization=kind, initialization_gain=3.0, memory=None, goal_conditioning_type="none")
+    network = Network(SPEC, settings, torch.Generator().manual_seed(1))
+    for module in network.modules():
+        if not isinstance(module, Linear | Convolution):
+            continue
+        weight = module.weight.detach().flatten(1)
+        if kind == "mlagents":  # of convolutions it says nothing
+            if module is network._parts[""][0].layers[0]:
+                assert weight.std() == pytest.approx(3.0 * fan_in(1.0)(weight.shape), rel=0.05)
+            continue
+        assert not module.bias.any()
+        if kind == "orthogonal":
+            short = weight if len(weight) <= weight.shape[1] else weight.T
+            torch.testing.assert_close(short @ short.T, 9.0 * torch.eye(len(short)), atol=1e-4, rtol=0)
+        else:
+            size = module.weight[0, 0].numel()  # of a kernel
+            bound = 3.0 * math.sqrt(6.0 / (weight.shape[1] + len(weight) * size))
+            assert 0.95 * bound < weight.abs().max() <= bound or weight.numel() < 1000
+
+
+def test_networks_drawn_one_after_the_other_have_first_weights_of_their_own() -> None:
+    for kind in ("mlagents", "orthogonal", "torch"):
+        generator, settings = torch.Generator().manual_seed(1), NetworkSettings(initialization=kind)
+        one, other = (Network(SPEC, settings, generator).weights.masters for _ in range(2))
+        name = "encoder.layers.embed.0.weight"
+        assert not torch.equal(one[name], other[name]), kind

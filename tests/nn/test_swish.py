@@ -70,3 +70,20 @@ def test_other_formats_go_to_torch(x: torch.Tensor) -> None:
     assert own(x).shape == x.shape
     if not x.is_meta:
         torch.testing.assert_close(own(x.clone()), F.silu(x))
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("swish", [-0.2689414, 0.0, 1.7615942]),
+        ("elu", [-0.6321206, 0.0, 2.0]),
+        ("relu", [0.0, 0.0, 2.0]),
+        ("leaky_relu", [-0.01, 0.0, 2.0]),
+        ("tanh", [-0.7615942, 0.0, 0.9640276]),
+    ],
+)
+@pytest.mark.parametrize("inplace", [False, True])
+def test_activations_by_hand(kind, expected, inplace):
+    x = torch.tensor([-1.0, 0.0, 2.0])
+    torch.testing.assert_close(Activate(kind, inplace)(x), torch.tensor(expected))
+    assert inplace or x.tolist() == [-1.0, 0.0, 2.0]
