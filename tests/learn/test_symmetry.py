@@ -14,6 +14,7 @@ from palus.config import load_run
 from palus.errors import ConfigError, ModelError
 from palus.learn import ALGORITHMS
 from palus.train import Run
+from palus.types import ActionSpec, Continuous
 
 SPEC = envs.make("SoccerTwos", 1).spec.behaviors[0]
 SYMMETRIC = "behaviors.SoccerTwos.network_settings.symmetric=true"
@@ -71,6 +72,15 @@ def test_a_policy_stays_symmetric_while_it_learns_and_in_its_file(trainer, tmp_p
         run.close()
 
 
+@torch.no_grad()
+def test_hidden_units_come_in_pairs_of_which_one_answers_the_image_as_the_other_answers_what_is_seen() -> None:
+    network = learner("ppo").network
+    answers = [network._parts[side][0](network.inputs(x)) for side in network.sides for x in both()]
+    for plain, mirrored in zip(answers[::2], answers[1::2], strict=True):
+        torch.testing.assert_close(mirrored, plain.roll(8, 1))
+        assert not torch.allclose(mirrored, plain)  # it can tell left from right
+
+
 def test_weights_that_are_not_symmetric_are_refused() -> None:
     other = learner("ppo", "behaviors.SoccerTwos.network_settings.symmetric=false")
     with pytest.raises(ModelError, match="symmetric"):
@@ -84,6 +94,9 @@ def test_weights_that_are_not_symmetric_are_refused() -> None:
         (("behaviors.SoccerTwos.network_settings.hidden_units=15",), SPEC),
         (("behaviors.SoccerTwos.network_settings.memory.memory_size=8",), SPEC),
         (("behaviors.SoccerTwos.network_settings.encoding=apart",), SPEC),
+        (("behaviors.SoccerTwos.network_settings.decoder_layers=[8, 7]",), SPEC),
+        ((), replace(SPEC, observations=tuple(replace(o, goal=True) for o in SPEC.observations))),
+        ((), replace(SPEC, actions=ActionSpec((*SPEC.actions.parts, Continuous(1))))),
     ],
 )
 def test_what_has_no_mirror_image_is_refused(overrides, spec) -> None:

@@ -18,7 +18,8 @@ from palus.envs.protocol import room_for
 from palus.nn.captured import BUSY, KEPT, PAYS, Captured
 from palus.nn.crowd import PARTS, ROW_OF, Crowd, act_in_step
 from palus.nn.network import Network
-from palus.nn.place import CPU
+from palus.nn.place import CPU, Placement
+from palus.nn.running import RunningMoments
 from palus.types import Continuous, Discrete
 
 SETTINGS = behavior_of("ppo", "network_settings.hidden_units=24").network_settings
@@ -109,6 +110,9 @@ def test_acting_there_is_acting_on_the_cpu():
         Network(Forbidden.spec, SETTINGS, torch.Generator().manual_seed(3), streams=2, place=place)
         for place in (CPU, HERE)
     )
+    for own in (here, there):
+        own.returns = RunningMoments(1)
+        own.returns.mean, own.returns.variance = np.array([10.0]), np.array([4.0])
     seen = {name: torch.from_numpy(x) for name, x in rows_of(Forbidden.spec, 5).items()}
     masks = seen.pop("action_masks")
     for found, expected in zip(*(own.act(seen, torch.zeros(5, 0), masks) for own in (there, here)), strict=True):
@@ -189,6 +193,42 @@ def test_other_threads_replay_what_the_main_thread_captured(monkeypatch):
     other.start()
     other.join()
     assert found == [[2.0 * k] * 2 for k in range(4)] and len(replayed) == 3
+
+
+def test_what_is_asked_for_between_others_stays_captured(monkeypatch):
+    replayed, place = [], types.SimpleNamespace(device=HERE.device, captures=True)
+    monkeypatch.setattr("palus.nn.captured.PAYS", 1)
+    monkeypatch.setattr("palus.nn.captured.captured", lambda work, *_: lambda: (replayed.append(1), work()))
+    twice = Captured(lambda held: (held["x"] * 2,), place)
+    for _ in range(2):
+        twice({"x": torch.ones(7, 2)})
+    for rows in range(10, 10 + KEPT):
+        twice({"x": torch.ones(rows, 2)})
+        twice({"x": torch.ones(7, 2)})
+    assert len(replayed) == 1 + KEPT
+    for rows in range(100, 100 + KEPT - 1):  # so many are kept beside it
+        twice({"x": torch.ones(rows, 2)})
+    twice({"x": torch.ones(7, 2)})
+    assert len(replayed) == 2 + KEPT
+
+
+def test_numbers_of_another_kind_have_memory_of_their_own():
+    twice = Captured(lambda held: (held["x"] * 2,), HERE)
+    exact = 2**24 + 1  # which fp32 does not hold
+    assert twice({"x": torch.tensor([1.5])})[0].tolist() == [3.0]
+    assert twice({"x": torch.tensor([exact])})[0].tolist() == [2 * exact]
+
+
+def test_a_crowd_that_grows_is_captured_anew(monkeypatch):
+    made = []
+    monkeypatch.setattr("palus.nn.captured.PAYS", 0)
+    monkeypatch.setattr("palus.nn.captured.captured", lambda work, *_: (made.append(1), work)[1])
+    monkeypatch.setattr(Placement, "captures", property(lambda place: True))
+    several, seen = [network(seed, NUMBERS) for seed in range(PARTS + 1)], rows_of(NUMBERS, 10)
+    crowd = Crowd(several[0])
+    for count, expected in ((1, 1), (1, 1), (PARTS + 1, 2), (1, 3)):  # the first graph reads memory that was given up
+        crowd.act(several[:count], [slice(2 * k, 2 * k + 2) for k in range(count)], seen)
+        assert len(made) == expected
 
 
 @pytest.mark.skipif(not HERE.captures, reason="graphs are CUDA's")

@@ -1,5 +1,8 @@
 """Which device a run file may name, and what it is told where there is none."""
 
+import types
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -58,3 +61,35 @@ def test_tensors_of_the_cpu_are_the_arrays():
 def test_passes_are_as_long_as_a_cache_or_as_launching_asks_for():
     device = Placement(torch.device("meta"), compiled=False)
     assert [place.rows(pictures) for place in (CPU, device) for pictures in (False, True)] == [2048, 2048, 65536, 8192]
+
+
+def test_only_work_of_a_gpu_of_nvidias_can_be_captured():
+    places = (Placement(torch.device(kind), compiled=False) for kind in ("cuda", "mps", "cpu"))
+    assert [place.captures for place in (*places, CPU)] == [True, False, False, False]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_gpu_reads_an_array_s_memory_until_it_is_let_go(refused, monkeypatch):
+    told = []
+
+    def register(first, size, flags):
+        told.append(("register", first, size, flags))
+        return int(refused)
+
+    def unregister(first):
+        told.append(("unregister", first))
+
+    def behind(*_, device):
+        raise RuntimeError("of the call before")
+
+    driver = types.SimpleNamespace(cudaHostRegister=register, cudaHostUnregister=unregister)
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: driver)
+    monkeypatch.setattr(torch.cuda, "device", nullcontext)
+    monkeypatch.setattr(torch, "zeros", behind)
+    array = np.zeros((2, 3), np.float32)
+    let_go = Placement(torch.device("cuda", 1), compiled=False).pin(array)
+    assert told == [("register", array.ctypes.data, 24, 0)]
+    let_go()
+    assert told[1:] == ([] if refused else [("unregister", array.ctypes.data)])
+    CPU.pin(array)()
+    assert len(told) == 2 - refused

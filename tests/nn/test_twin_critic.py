@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from palus.config.network import NetworkSettings
+from palus.config.network import Memory, NetworkSettings
 from palus.nn.encoders import VECTORS
 from palus.nn.twin_critic import Estimate, TwinCritic
 from palus.trust import NOBODY
@@ -35,3 +35,18 @@ def test_every_signal_has_a_value_and_one_of_every_choice() -> None:
     sizes = [estimate.head.weight.shape[0] for estimate in (critic.value, critic.q1, critic.q2)]
     assert sizes == [2, 10, 10]
     assert critic.log_coefficients.exp().tolist() == [0.5, 0.5, 0.5]  # of two branches, and of both numbers
+
+
+def test_actions_stand_behind_what_is_seen() -> None:
+    torch.manual_seed(1)
+    estimate = Estimate([PLACE], 2, 1, NetworkSettings(hidden_units=8), NOBODY)
+    first, seen = estimate.encoder.layers[0], {VECTORS: torch.rand(5, 3)}
+    first.weight.data[:, 3:] = 0.0
+    one, other = (estimate(seen, torch.full((5, 2), x)) for x in (-1.0, 1.0))
+    assert torch.equal(one, other) and len(one.unique()) == 5
+
+
+def test_what_is_remembered_has_no_gradient() -> None:
+    estimate = Estimate([PLACE], 0, 1, NetworkSettings(hidden_units=8, memory=Memory(memory_size=4)), NOBODY)
+    states = estimate.states({VECTORS: torch.rand(6, 3)}, None, torch.ones(3, 2))
+    assert states.shape == (4, 2, 4) and not states.requires_grad
