@@ -3,6 +3,7 @@ for what is forbidden."""
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -394,3 +395,62 @@ def test_an_encoder_of_ones_own_is_exported_where_it_says_how(encoder: type[Plai
     (found,) = session(made.onnx()).run(["action_probabilities"], seen)
     parameters = made.act({k: torch.from_numpy(v) for k, v in seen.items()}, torch.zeros(4, 0))[0]
     np.testing.assert_allclose(found, parameters.softmax(1).numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(("output", "value"), [(0.5, 11.0), (7.0, 20.0), (-7.0, 0.0)])
+def test_a_file_s_value_is_the_first_reward_s_clipped_and_denormalised(output: float, value: float) -> None:
+    spec = BehaviorSpec("game", (VECTOR,), CHOICES)
+    policy = Network(spec, NetworkSettings(hidden_units=8), torch.Generator().manual_seed(0), streams=2)
+    policy.returns = RunningMoments(1)
+    policy.returns.mean, policy.returns.variance = np.array([10.0]), np.array([4.0 - 1e-5])
+    policy.weights.masters["critic_linear.weight"].zero_()
+    policy.weights.masters["critic_linear.bias"].copy_(torch.tensor([output, 100.0]))
+    seen = {VECTOR.name: np.ones((2, 23), np.float32)}
+    (found,) = session(policy.onnx()).run(["values"], seen)
+    told_while_acting = policy.act({VECTOR.name: torch.ones(2, 23)}, torch.zeros(2, 0))[1]
+    np.testing.assert_allclose(found, [value] * 2, rtol=1e-6)
+    np.testing.assert_allclose(told_while_acting, found, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("squash", "low", "high"), [(False, -np.inf, np.inf), (True, -np.inf, np.inf), (True, -3, 1)])
+def test_numbers_are_drawn_by_the_means_and_deviations_of_the_file(squash: bool, low: float, high: float) -> None:
+    spec = BehaviorSpec("game", (VECTOR,), ActionSpec((Continuous(2, low, high), Continuous(1))))
+    settings = NetworkSettings(hidden_units=8, adaptive_deviation=True, squash=squash)
+    policy = Network(spec, settings, torch.Generator().manual_seed(0))
+    head = policy.action_parameterization.distribution_linear
+    head.weight.data.zero_()
+    head.bias.data.copy_(torch.tensor([0.5, -0.25, np.log(0.25), np.log(0.5), 0.1, np.log(0.125)]))
+    names = ["continuous_actions", "continuous_action_output_shape", "action_deviations"]
+    drawn, shape, deviations = session(policy.onnx()).run(names, {VECTOR.name: np.zeros((DRAWS, 23), np.float32)})
+    assert shape.tolist() == [3.0]
+    np.testing.assert_allclose(deviations[0], [0.25, 0.5, 0.125], rtol=1e-6)
+    if squash:
+        half, middle = ((high - low) / 2, (high + low) / 2) if np.isfinite(low) else (1.0, 0.0)
+        drawn = np.arctanh(np.hstack([(drawn[:, :2] - middle) / half, drawn[:, 2:]]).clip(-1 + 1e-7, 1 - 1e-7))
+    np.testing.assert_allclose(drawn.mean(0), [0.5, -0.25, 0.1], atol=0.01)
+    np.testing.assert_allclose(drawn.std(0), [0.25, 0.5, 0.125], rtol=0.02)
+    np.testing.assert_allclose(np.corrcoef(drawn.T), np.eye(3), atol=0.02)
+
+
+def test_deviations_of_a_file_stay_within_four_powers_of_ten() -> None:
+    spec = BehaviorSpec("game", (VECTOR,), ActionSpec((Continuous(3),)))
+    settings = NetworkSettings(hidden_units=8, adaptive_deviation=True)
+    policy = Network(spec, settings, torch.Generator().manual_seed(0))
+    policy.action_parameterization.distribution_linear.bias.data.copy_(torch.tensor([0.0, 0.0, 0.0, 40.0, -40.0, 0.0]))
+    policy.action_parameterization.distribution_linear.weight.data.zero_()
+    (found,) = session(policy.onnx()).run(["action_deviations"], {VECTOR.name: np.zeros((1, 23), np.float32)})
+    np.testing.assert_allclose(found, [[1e4, 1e-4, 1.0]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", ["free deviation", "unity, sac", "no core"])
+def test_a_file_says_of_which_kind_its_actions_are(case: str) -> None:
+    policy = network(case)
+    facts = {p.key: p.value for p in policy.onnx({"game": "Toy", "more": "facts"}).metadata_props}
+    choice = [{"kind": "discrete", "choices": n, "low": None, "high": None} for n in (3, 2)]
+    parts = {
+        "free deviation": [{"kind": "continuous", "size": 2, "low": -1.0, "high": 1.0}, *choice],
+        "unity, sac": [{"kind": "continuous", "size": 2, "low": -1.0, "high": 1.0}, *choice],
+        "no core": [choice[0], {"kind": "continuous", "size": 2, "low": -np.inf, "high": np.inf}, choice[1]],
+    }
+    assert json.loads(facts.pop("actions")) == parts[case]
+    assert facts == {"game": "Toy", "more": "facts"} | ({"squash": "true"} if case == "unity, sac" else {})
