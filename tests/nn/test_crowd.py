@@ -17,6 +17,7 @@ from palus.envs import make
 from palus.envs.protocol import room_for
 from palus.nn.captured import BUSY, KEPT, PAYS, Captured
 from palus.nn.crowd import PARTS, ROW_OF, Crowd, act_in_step
+from palus.nn.layers import Linear
 from palus.nn.network import Network
 from palus.nn.place import CPU, Placement
 from palus.nn.running import RunningMoments
@@ -103,6 +104,36 @@ def test_networks_in_step_say_what_each_says_alone(name, more):
     for own, block in zip(several, blocks, strict=True):
         expected = alone(own, {name: x[block] for name, x in seen.items()})
         torch.testing.assert_close(found[block], expected, atol=1e-6, rtol=1e-6)  # tests/test_bits.py asks for all bits
+
+
+def test_networks_in_bfloat16_act_in_step_too():
+    several = [
+        Network(NUMBERS, SETTINGS, torch.Generator().manual_seed(seed), torch.bfloat16, critic="none")
+        for seed in range(3)
+    ]
+    blocks, seen = [slice(0, 5), slice(5, 40), slice(40, 57)], rows_of(NUMBERS, 57)
+    found = act_in_step(several, blocks, seen)
+    assert found.dtype == torch.float32
+    for own, block in zip(several, blocks, strict=True):
+        expected = alone(own, {name: x[block] for name, x in seen.items()})
+        torch.testing.assert_close(found[block], expected, atol=1e-2, rtol=1e-2)
+
+
+def test_products_in_step_have_as_many_rows_as_round_alike_on_every_processor(monkeypatch):
+    rows, forward = [], Linear.forward
+    monkeypatch.setattr(Linear, "forward", lambda layer, x: (rows.append(len(x)), forward(layer, x))[1])
+    several = [network(seed, NUMBERS, place=CPU) for seed in range(2)]
+    act_in_step(several, [slice(0, 5), slice(5, 40)], rows_of(NUMBERS, 40))
+    assert set(rows) == {16, 48}
+
+
+def test_a_crowd_answers_as_many_rows_as_there_are():
+    several, blocks = [network(seed, NUMBERS) for seed in range(2)], [slice(0, 3), slice(3, 9)]
+    crowd = Crowd(several[0])
+    for count in (9, 20, 12):
+        seen = rows_of(NUMBERS, count, count)
+        same(crowd, several, blocks, seen)
+        assert len(crowd.act(several, blocks, seen)) == count
 
 
 def test_acting_there_is_acting_on_the_cpu():

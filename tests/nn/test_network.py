@@ -235,6 +235,19 @@ def test_what_is_decided_for_a_row_does_not_depend_on_how_many_others_there_are(
         assert all(torch.equal(own, all_rows[:rows]) for own, all_rows in zip(found[:2], whole, strict=False)), rows
 
 
+def test_passes_that_act_have_as_many_rows_as_round_alike_on_every_processor(monkeypatch) -> None:
+    policy, rows = network(BehaviorSpec.of_vectors("b", (3,), (2,)), memory=None), list[int]()
+
+    def told(compute: Any) -> Any:
+        return lambda x: (rows.append(len(x)), compute(x))[1]
+
+    monkeypatch.setattr(policy.action_parameterization, "forward", told(policy.action_parameterization.forward))
+    monkeypatch.setattr(policy.critic_linear, "in_float32", told(policy.critic_linear.in_float32))
+    for count, passes in ((1, [16, 64]), (16, [16, 64]), (18, [20, 64]), (64, [64, 64]), (65, [68, 128])):
+        rows.clear()
+        assert len(act(policy, observations(policy.spec, count))[1]) == count and rows == passes
+
+
 def test_values_are_denormalised() -> None:
     policy = network(**TINY)
     seen = observations(SMALL, 4)

@@ -197,6 +197,15 @@ def test_networks_say_the_same_of_rays_in_both_forms(changes: dict[str, object],
         torch.testing.assert_close(compact, whole, rtol=1e-5, atol=1e-5)
 
 
+def test_rays_in_compact_form_beside_whole_ones_are_unfolded() -> None:
+    network = Network(SOCCER, NetworkSettings(hidden_units=2 * TILE), torch.Generator().manual_seed(1))
+    compact, whole = seen_by(8)
+    mixed = {name: x for name, x in compact.items() if name.startswith("obs_0")} | {"obs_1": whole["obs_1"]}
+    index = np.arange(2, 7)
+    assert network.takes_rays
+    assert torch.equal(network.inputs(mixed, index)[VECTORS], network.inputs(whole, index)[VECTORS])
+
+
 def test_who_acts_beside_others_acts_on_rays_as_alone() -> None:
     settings, (rays, _) = NetworkSettings(hidden_units=2 * TILE), seen_by(300)
     networks = [Network(SOCCER, settings, torch.Generator().manual_seed(k), critic="separate") for k in range(3)]
