@@ -181,3 +181,12 @@ def test_wide_layers_of_whole_panels_gain_from_it():
     assert Int16Weights.fit(torch.zeros(256, 512)) and Int16Weights.fit(torch.zeros(288, 256))
     for narrow_or_odd in ((224, 512), (512, 224), (270, 512), (512, 272)):
         assert not Int16Weights.fit(torch.zeros(narrow_or_odd))
+
+
+def test_a_layer_that_is_given_no_rows_has_no_gradient():
+    layer = Linear(256, 256)
+    layer.coded = Int16Weights(layer.weight)
+    layer.pack()
+    x = torch.zeros(0, 256, requires_grad=True)
+    for slope in torch.autograd.grad(layer(x).sum(), [layer.weight, layer.bias]):
+        assert not slope.any()

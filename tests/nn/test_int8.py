@@ -198,3 +198,11 @@ def test_what_gains_nothing_acts_exactly(monkeypatch: pytest.MonkeyPatch) -> Non
     assert int8_acting(*pooling._parts[""][:2], {"obs": PICTURE.shape}) is None
     monkeypatch.setattr(int8, "largest_factor", lambda: 0)
     assert not Network(SPEC, settings, None).act_in_int8()
+
+
+@needs_products
+def test_a_critic_that_remembers_by_its_own_pictures_keeps_its_policy_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(int8, "WORTH_IT", 0.0)
+    for critic, memory, acts in (("separate", {}, False), ("separate", None, True), ("shared", {}, True)):
+        settings = AppoNetworkSettings(memory=memory)
+        assert Network(SPEC, settings, None, critic=critic).act_in_int8() is acts  # type: ignore[arg-type]
