@@ -110,6 +110,33 @@ def test_a_cycle_of_many_games_keeps_its_equilibrium() -> None:
     assert nash.plausible(nothing, np.zeros((0, 0))).shape == (0, 2)
 
 
+def test_a_cell_is_believed_as_far_as_its_games_leave_room() -> None:
+    """By hand: 0, 1 and 2 beat one another in a circle, 4 to 1 with the imaginary game; 3 met 2 alone, evenly."""
+    played = np.array([[0.0, 19, 19, 0], [19, 0, 19, 0], [19, 19, 0, 19], [0, 0, 19, 0]])
+    points = np.array([[0, 15.5, 3.5, 0], [3.5, 0, 15.5, 0], [15.5, 3.5, 0, 9.5], [0, 0, 9.5, 0]])
+    for phi in (1.0, 2.0):
+        field = nash.believed(nash.WinMatrix(played, points), np.zeros(4), phi)
+        seen, even = phi * (1 / 16 + 1 / 4), phi * (1 / 10 + 1 / 10)  # variances
+        # Four pairings less three strengths leave one degree of freedom to chance.
+        excess = 3 * np.log(4.0) ** 2 / seen - 1.0
+        square = excess / (3 / seen + 1 / even - (3 / seen**2 + 1 / even**2) / (3 / seen + 1 / even))
+        assert field.cyclic == pytest.approx(np.sqrt(square))
+        kept = np.log(4.0) * square / (square + seen)
+        expected = kept * np.array([[0, 1, -1, 0], [-1, 0, 1, 0], [1, -1, 0, 0], [0, 0, 0, 0]])
+        np.testing.assert_allclose(field.advantage, expected, atol=1e-12)
+        np.testing.assert_allclose([field.sd[0, 1], field.sd[1, 0]], np.sqrt(square * seen / (square + seen)))
+        assert field.sd[2, 3] == pytest.approx(np.sqrt(square * even / (square + even)))
+        assert field.sd[0, 3] == pytest.approx(field.cyclic), "of those who never met nothing is known beside it"
+
+
+@pytest.mark.parametrize(("sd", "span"), [(60.0, [[0, 1], [0, 1]]), (20.0, [[1, 1], [0, 0]])])
+def test_how_unsure_strengths_are_is_how_unsure_the_equilibrium_is(sd: float, span: list[list[float]]) -> None:
+    """A gap of 100 points, with a deviation of 85 or of 28."""
+    gap = np.log(10) / 400 * 100
+    field = nash.Believed(np.array([[0, gap], [-gap, 0]]), np.zeros((2, 2)), 0.0)
+    assert nash.plausible(field, np.diag([sd**2, sd**2])).tolist() == span
+
+
 def test_a_cycle_is_what_no_order_explains() -> None:
     matrix = nash.win_matrix(add_up(rock_paper_scissors(40).games, 3), 3)
     cyclic = nash.unexplained(matrix)
@@ -125,6 +152,16 @@ def test_a_cycle_is_what_no_order_explains() -> None:
     assert ordered.share < 0.1
     assert ordered.share < 3 * ordered.by_chance
     assert nash.unexplained(nash.win_matrix(add_up(arrange([]).games, 0), 0)) == nash.Unexplained(0.0, 0.0)
+
+
+def test_what_chance_leaves_unexplained_is_counted_by_pairings_and_grows_with_the_scatter_of_pairs() -> None:
+    """By hand: a circle of 15 to 3, and one who met the last of it evenly. Four pairings, three gaps of an order."""
+    played = np.array([[0.0, 18, 18, 0], [18, 0, 18, 0], [18, 18, 0, 18], [0, 0, 18, 0]])
+    points = np.array([[0.0, 15, 3, 0], [3, 0, 15, 0], [15, 3, 0, 9], [0, 0, 9, 0]])
+    total = 3 * np.log(4.0) ** 2 / (1 / 16 + 1 / 4)
+    for phi in (1.0, 2.0):
+        found = nash.unexplained(nash.WinMatrix(played, points), phi)
+        assert found == nash.Unexplained(pytest.approx(1.0), pytest.approx(phi / total))
 
 
 def test_a_real_cycle_is_listed() -> None:

@@ -21,6 +21,7 @@ def test_bounds_are_those_of_wald() -> None:
     assert Hypotheses().upper == pytest.approx(2.944, abs=1e-3)
     assert Hypotheses().lower == pytest.approx(-2.944, abs=1e-3)
     assert Hypotheses(alpha=0.01, beta=0.1).upper == pytest.approx(math.log(90.0))
+    assert Hypotheses(alpha=0.01, beta=0.1).lower == pytest.approx(math.log(0.1 / 0.99))
 
 
 @pytest.mark.parametrize("wrong", [{"elo0": 35.0}, {"alpha": 0.0}, {"beta": 0.5}])
