@@ -83,6 +83,22 @@ def test_a_plan_gives_each_run_its_changes_a_seed_and_its_share_of_the_cores(tmp
     assert list(plan_of(file, only=["bob"]).runs) == ["bob"]
 
 
+def test_runs_of_seed_0_have_seeds_of_their_own_and_what_a_run_says_itself_goes_first(tmp_path: Path) -> None:
+    own = "palus.league.runs={a: {}, b: {env_settings.seed: 5, palus.threads: 3}, c: {}}"
+    plan = plan_of(write_file(tmp_path), ["env_settings.seed=0", "palus.threads=0", own])
+    assert {name: (run.env_settings.seed, run.palus.threads) for name, run in plan.runs.items()} == {
+        "a": (0, 1), "b": (5, 3), "c": (2000, 1)}  # fmt: skip
+    drawn = plan_of(write_file(tmp_path), ["env_settings.seed=-1"])
+    assert {run.env_settings.seed for run in drawn.runs.values()} == {-1}
+
+
+@pytest.mark.parametrize(("cores", "only", "threads"), [(1, [], 1), (4, [], 2), (4, ["bob"], 4)])
+def test_the_cores_are_shared_by_those_that_train_here(tmp_path: Path, cores: int, only: list, threads: int) -> None:
+    """0 threads would be all cores for each."""
+    plan = plan_of(write_file(tmp_path), ["palus.threads=0"], cores=cores, only=only)
+    assert {run.palus.threads for run in plan.runs.values()} == {threads}
+
+
 def test_a_storage_is_the_same_folder_for_every_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a cluster work in folders of their own. The league's own folder is no second place of its files."""
     file = write_file(tmp_path)
@@ -102,6 +118,9 @@ def test_a_storage_is_the_same_folder_for_every_process(tmp_path: Path, monkeypa
         ([], {"only": ["eve"]}, "--only eve: not a run of this league; it has ada, bob"),
         (["palus.league.runs={}"], {"only": ["eve"]}, r"a league has two runs at least; .* give --runs N$"),
         (["palus.league.runs={../x: {}, b: {}}"], {}, "cannot name a run"),
+        (["palus.league.runs={book: {}, b: {}}"], {}, "'book' cannot name a run"),
+        (["checkpoint_settings.initialize_from=x"], {}, "initialize_from: name the file with init_path"),
+        (["checkpoint_settings.inference=true"], {}, "inference: nothing is learned"),
         (["palus.league.runs={a: {palus.threds: 1}, b: {}}"], {}, r"palus.league.runs.a: .*palus.threds.*threads"),
         (["behaviors.DuelToy.self_play=null"], {}, "give a behavior self_play"),
         ([], {"storage": "nosuch://cup"}, "--storage nosuch://cup: cannot be opened"),
