@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("optuna", reason="sweeps take palus[sweep]")
 
+import optuna
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
 from palus.config.source import Source
 from palus.errors import ConfigError
+from palus.sweep.objective import Objective
 from palus.sweep.plan import Plan, make_plan
 from palus.sweep.space import Dimension, read_space
 from palus.trust import NOBODY
@@ -122,10 +127,49 @@ behaviors.MenuToy.reward_signals.extrinsic: {{choice: [{{gamma: 0.9}}, {{gamma: 
     assert Plan.of_json(own.to_json()) == own
 
 
+def test_a_trial_keeps_the_budget_of_the_sweep_and_counts_seeds_from_the_file_s(tmp_path: Path) -> None:
+    own = plan(tmp_path, f"{KEY}.learning_rate: {{log: [1e-6, 1e-2]}}\n")
+    tree = {**own.tree, "env_settings": {"seed": 7}}
+    tree["behaviors"] = {"MenuToy": {**RUN["behaviors"]["MenuToy"], "summary_freq": 30}}
+    by_steps = replace(own, tree=tree, steps=1000, objectives=(Objective("win_rate"),))
+    run = by_steps.run({f"{KEY}.learning_rate": 1e-4}, tmp_path, seed=2)
+    behavior = run.behaviors["MenuToy"]
+    assert (run.env_settings.seed, run.checkpoint_settings.run_id) == (9, "seed-9")
+    assert (behavior.max_steps, behavior.summary_freq) == (1000, 30), "it reports often enough already"
+    assert (run.palus.baseline_interval, run.palus.max_minutes) == (50, 0.0)
+    by_clock = replace(by_steps, steps=None, minutes=5.0).run({f"{KEY}.learning_rate": 1e-4}, tmp_path, seed=0)
+    assert by_clock.palus.max_minutes == 5.0 and by_clock.behaviors["MenuToy"].max_steps == 4000
+    assert by_clock.palus.baseline_interval == 1, "how many steps the time is enough for is not known"
+
+
+@pytest.mark.parametrize(("key", "value"), [("initialize_from", "other"), ("inference", True)])
+def test_a_run_of_which_trials_could_not_be_compared_is_refused(tmp_path: Path, key: str, value: object) -> None:
+    (tmp_path / "menu.yaml").write_text(json.dumps({**RUN, "checkpoint_settings": {key: value}}))
+    (tmp_path / "space.yaml").write_text(f"{KEY}.learning_rate: {{log: [1e-6, 1e-2]}}\n")
+    with pytest.raises(ConfigError, match=f"checkpoint_settings.{key}: "):
+        make_plan(str(tmp_path / "menu.yaml"), [], tmp_path / "space.yaml", ["reward"], NOBODY)
+
+
+def test_a_rate_is_drawn_evenly_over_its_powers_of_ten_and_others_over_their_range() -> None:
+    asked = optuna.trial.FixedTrial({"a": 1e-3, "b": 0.5, "c": 3, "d": 2})
+    space = {"a": ("log", (1e-6, 1.0)), "b": ("uniform", (0.0, 1.0)), "c": ("int", (1, 4)), "d": ("choice", (2, 8))}
+    assert [Dimension(path, *own).suggest(asked) for path, own in space.items()] == [1e-3, 0.5, 3, 2]
+    assert asked.distributions == {
+        "a": FloatDistribution(1e-6, 1.0, log=True),
+        "b": FloatDistribution(0.0, 1.0),
+        "c": IntDistribution(1, 4),
+        "d": CategoricalDistribution((2, 8)),
+    }
+
+
 def test_the_file_s_own_values_are_the_first_trial_where_the_space_holds_them(tmp_path: Path) -> None:
     space = f"{KEY}.learning_rate: {{log: [1e-6, 1e-2]}}\n{KEY}.batch_size: {{choice: [32, 64]}}\n"
     assert plan(tmp_path, space).present() == {f"{KEY}.learning_rate": 3e-4, f"{KEY}.batch_size": 64}
     assert plan(tmp_path, space.replace("64]", "128]")).present() is None
     assert not Dimension("a", "int", (0, 1)).holds(True)
+    powers = f"{KEY}.learning_rate: {{choice: [1e-5, 3e-4]}}\n"  # texts to YAML
+    assert plan(tmp_path, powers).present() == {f"{KEY}.learning_rate": 3e-4}
+    layers = "behaviors.MenuToy.network_settings.decoder_layers"
+    assert plan(tmp_path, f"{layers}: {{choice: [[8], []]}}\n").present() == {layers: "[]"}
     for ends in ("[3e-4, 1e-2]", "[1e-6, 3e-4]"):  # both ends included
         assert plan(tmp_path, f"{KEY}.learning_rate: {{log: {ends}}}\n").present() == {f"{KEY}.learning_rate": 3e-4}
