@@ -79,5 +79,54 @@ def test_what_unity_cannot_load_is_told_on_the_card(change: Any, told: str) -> N
     assert "Unity cannot load" not in write_card(CardFacts("B", Provenance("B")))
 
 
+def flat(made: onnx.ModelProto) -> None:
+    (state,) = (i for i in made.graph.input if i.name == "recurrent_in")
+    del state.type.tensor_type.shape.dim[1]
+
+
+def version_2(made: onnx.ModelProto) -> None:
+    for value in made.graph.initializer:
+        if value.name in ("version_number.1", "version_number_value"):
+            value.CopyFrom(numpy_helper.from_array(np.float32([2]), value.name))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (flat, "its recurrent_in is not [batch, 1, size]"),
+        (renamed("recurrent_out", "memories"), "it does not answer recurrent_out"),
+        (renamed("discrete_action_output_shape", "sizes"), "it does not answer discrete_action_output_shape"),
+        (renamed("continuous_action_output_shape", "size"), "it does not answer continuous_action_output_shape"),
+        (version_2, "its version_number is 2, not 3"),
+    ],
+)
+def test_a_file_with_memory_and_both_kinds_of_actions_has_more_to_lack(change: Any, told: str) -> None:
+    made = onnx.load(ML_AGENTS / "poca_memory.onnx")
+    assert unity_gaps(made.SerializeToString()) == ()
+    change(made)
+    assert unity_gaps(made.SerializeToString()) == (told,)
+
+
+def test_who_answers_numbers_alone_and_who_is_as_old_as_ml_agents_1_0_can_be_loaded() -> None:
+    numbers = onnx.load(ML_AGENTS / "poca_memory.onnx")
+    kept = [o for o in numbers.graph.output if "discrete" not in o.name]
+    del numbers.graph.output[:]
+    numbers.graph.output.extend(kept)
+    assert unity_gaps(numbers.SerializeToString()) == ()
+    old = model()
+    version_2(old)
+    renamed("discrete_actions", "action")(old)
+    renamed("obs_0", "vector_observation")(old)
+    assert unity_gaps(old.SerializeToString()) == (), "names of that time, which the package knows"
+
+
+def test_weights_that_are_listed_among_the_inputs_are_none() -> None:
+    """As exporters of old write them."""
+    made = model()
+    for value in made.graph.initializer:
+        made.graph.input.append(helper.make_tensor_value_info(value.name, value.data_type, list(value.dims)))
+    assert unity_gaps(made.SerializeToString()) == ()
+
+
 def test_what_is_no_model_is_told() -> None:
     assert unity_gaps(b"\xffnothing") == ("it is no ONNX model",)
