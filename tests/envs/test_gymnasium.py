@@ -68,6 +68,31 @@ def test_a_box_of_two_dimensions_is_a_vector_and_no_list_of_entities():
     assert reader.specs[0].shape == (12,) and reader.specs[0].is_vector
 
 
+@pytest.mark.parametrize(
+    ("space", "shape", "dtype"),
+    [
+        (spaces.Box(0, 255, (5, 4), np.uint8), (1, 5, 4), "uint8"),  # a grey picture
+        (spaces.Box(0, 1, (5, 4, 3), np.float32), (3, 5, 4), "float32"),
+        (spaces.Box(0, 1, (6, 7, 2), np.int8), (84,), "float32"),  # a board, smaller than any convolution
+        (spaces.Box(0, 1, (6, 7, 2), np.bool_), (84,), "float32"),
+    ],
+)
+def test_pictures_keep_their_bytes_and_boards_are_vectors(space, shape, dtype):
+    (spec,) = ObservationReader(space).specs
+    assert (spec.shape, spec.dtype, spec.is_image) == (shape, dtype, len(shape) == 3)
+    out = {"obs": np.zeros((1, *shape), dtype)}
+    space.seed(0)
+    seen = space.sample()
+    ObservationReader(space).write_one(seen, out)
+    expected = np.moveaxis(seen, -1, 0) if shape == (3, 5, 4) else seen.reshape(shape)
+    assert out["obs"][0].tolist() == expected.astype(dtype).tolist()
+
+
+def test_several_choices_are_mostly_zeros_where_each_has_more_than_two():
+    sparse = [ObservationReader(spaces.MultiDiscrete(sizes)).specs[0].sparse for sizes in ([3, 5], [2, 5], [2, 2])]
+    assert sparse == [True, False, False]
+
+
 def test_vectorised_environments_go_on_after_their_ends_and_show_their_last_observation():
     game = make_game(MAKE, TRUST, id="CartPole-v1", num_envs=4)
     assert isinstance(game, VectorGame) and game.spec.num_agents == 4
@@ -143,6 +168,7 @@ def test_every_kind_of_space_is_read_and_written():
     assert seen["choice"].tolist() == [[0, 1, 0]] and seen["flags"].tolist() == [[0, 1]]
     parts = (Discrete(4), Discrete(2), Discrete(3), Continuous(1, -1, 1), Continuous(1, 0, 9), Discrete(2), Discrete(2))
     assert game.spec.behaviors[0].actions.parts == parts
+    assert game.spec.fps == 30, "where the environment does not say"
     step = game.step(np.array([[3, 1, 2, -5.0, 4.5, 0, 1]], np.float32))
     first, nested, flags = env.told
     assert first == 2 and nested["a"].tolist() == [1, 2] and nested["b"].tolist() == [-1, 4.5]
@@ -188,6 +214,28 @@ def test_one_of_several_that_tells_no_mask_forbids_nothing():
     game.observe(out)
     assert out[MASKS].tolist() == [[True, False], [True, True]]
     game.close()
+
+
+class Several(Masked):
+    """Its mask is of two choices, which parts of an action cannot have."""
+
+    action_space, closed = spaces.MultiDiscrete([2, 2]), 0
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset()[0], {"action_mask": np.array([[1, 0], [1, 1]], np.int8)}
+
+    def close(self):
+        self.closed += 1
+
+
+def test_a_mask_of_several_choices_is_none_and_an_environment_is_closed_once():
+    env = Several()
+    game = GymnasiumGame(env, "several")
+    game.reset(0)
+    assert not game.spec.behaviors[0].actions.masked and MASKS not in observation_arrays(game.spec)
+    game.close()
+    game.close()
+    assert env.closed == 1
 
 
 def test_an_environment_s_own_part_of_a_vector_s_info_is_what_it_told():
