@@ -13,6 +13,7 @@ from palus.arena.ladder.derive import fit_games, rating_rows
 from palus.ratings import bradley_terry
 from palus.ratings.games import Played, add_up, units_of
 from palus.ratings.interval import is_provisional
+from palus.ratings.pairing import gain_of
 
 
 def play(strength: dict[str, float], pairs: int, seed: int, nu: float = 0.4) -> list[Played]:
@@ -135,6 +136,7 @@ def test_information_gain_prefers_open_and_unsure_pairings() -> None:
     gain = information_gain(np.array([0.0, 400.0, 0.0]), covariance)
     # By hand: p = 1/2, variance 2600, two games.
     assert gain[0, 2] == pytest.approx(0.5 * np.log(1 + 2 * (np.log(10) / 400) ** 2 * 0.25 * 2600.0))
+    assert gain_of(np.zeros(1), np.full(1, 2600.0))[0] == gain[0, 2], "a mirrored pair, where nobody says how many"
     assert gain[0, 2] > gain[1, 2] > gain[0, 1] > 0
     assert np.array_equal(gain, gain.T) and not gain.diagonal().any()
 
