@@ -10,7 +10,7 @@ from palus.ratings import bradley_terry, elo
 from palus.ratings.bradley_terry import _Belief, _finished, _rounds, _spread_seen
 from palus.ratings.games import Games, add_up, units_of
 from palus.ratings.interval import score_interval, wilson
-from palus.ratings.scatter import Scatter
+from palus.ratings.scatter import Scatter, fit_scatter
 
 
 def play(strengths: list[float], pairs: int, seed: int, side: float = 0.0) -> Games:
@@ -182,6 +182,34 @@ def test_pairs_whose_games_go_together_widen_the_interval():
     apart = Games(together.first, together.second, together.points, np.arange(400))
     ratio = bradley_terry.fit(together, 2).half_width / bradley_terry.fit(apart, 2).half_width
     np.testing.assert_allclose(ratio, np.sqrt(2), rtol=0.05)
+
+
+def test_the_factor_of_a_field_of_equals_is_its_squares_over_their_variance_with_four_imaginary_pairs():
+    squares, half = np.array([0.0, 2.0, 0.5, 1.5]), np.full(4, 0.5)
+    found = fit_scatter(squares, half, np.zeros(4), half)
+    assert np.exp(found.level) == pytest.approx((1 + 4) / (1 + 2))  # the imaginary ones scatter by 1, as they should
+    assert (found.by_strength, found.by_gap) == (0.0, 0.0)
+    assert fit_scatter(squares, half, np.zeros(4), half, Scatter(-1.0, 0.5, 0.5)).level == pytest.approx(found.level)
+
+
+def test_slopes_of_the_scatter_are_held_by_eight_pairs_worth_of_zero():
+    """Where the derivative of the likelihood, the imaginary pairs and the prior vanishes, by the formulas."""
+    strength, p = np.array([1.0, 1.0, -1.0, -1.0, 0.0]), np.array([0.5, 0.9, 0.5, 0.2, 0.5])
+    squares, variance = np.array([2.0, 1.0, 0.1, 0.2, 0.5]), 2 * p * (1 - p)
+    found = fit_scatter(squares, variance, strength, p)
+    excess = squares - variance * found.phi(strength, p)
+    gap = 1 - 4 * p * (1 - p)
+    assert excess.sum() + 1 - np.exp(found.level) == pytest.approx(0.0, abs=1e-9)
+    assert strength @ excess == pytest.approx(4 * found.by_strength)
+    assert gap @ excess == pytest.approx(4 * found.by_gap)
+    assert found.by_strength > 0.2
+
+
+def test_the_factor_of_a_pairing_by_hand_and_its_limits():
+    scatter = Scatter(np.log(0.5), 0.3, -2.0)
+    assert scatter.phi(np.array(1.0), np.array(0.5)) == pytest.approx(0.5 * np.exp(0.3)), "equals are not lopsided"
+    assert scatter.phi(np.array(0.0), np.array(0.9)) == pytest.approx(0.5 * np.exp(-2.0 * 0.64))
+    assert scatter.phi(np.array([-50.0, 50.0]), np.full(2, 0.5)) == pytest.approx([0.02, 8.0])
 
 
 def test_pairs_of_the_strong_widen_their_own_intervals_only():
