@@ -83,6 +83,38 @@ def test_agents_leave_one_after_the_other_and_the_last_is_cut_off():
     check_game(game, decisions=20)
 
 
+class Untidy(Countdown):
+    """It pays everybody, there or gone, and whoever is gone has both ended and been cut off, ever since."""
+
+    def step(self, actions):
+        observations, _, _, _, infos = super().step(actions)
+        over = {agent: agent not in self.agents for agent in self.possible_agents}
+        return observations, dict.fromkeys(self.possible_agents, 1.0), over, over, infos
+
+
+def test_who_has_left_ends_and_is_paid_once_and_an_end_that_is_both_is_one_by_the_rules():
+    game = PettingZooGame(Untidy(), "untidy")
+    game.reset(0)
+    steps = [game.step(np.ones((3, 1), np.float32)) for _ in range(3)]
+    assert [s.reward.tolist() for s in steps] == [[1, 1, 1], [0, 1, 1], [0, 0, 1]]
+    assert [s.terminated.tolist() for s in steps] == np.eye(3, dtype=bool).tolist()
+    assert not any(s.truncated.any() for s in steps)
+    assert steps[2].points == (0.0, 0.5, 1.0), "paid once, twice and three times"
+
+
+class Deserted(Countdown):
+    def step(self, actions):
+        observations, rewards, _, _, infos = super().step(actions)
+        return observations, rewards, {}, {}, infos
+
+
+def test_who_leaves_without_an_end_is_named():
+    game = PettingZooGame(Deserted(), "deserted")
+    game.reset(0)
+    with pytest.raises(EnvError, match="deserted: a left without an end of its episode"):
+        game.step(np.zeros((3, 1), np.float32))
+
+
 def test_a_module_is_named_by_its_path_and_must_be_parallel():
     module = types.ModuleType("countdown_v1")
     sys.modules["countdown_v1"] = module
@@ -210,7 +242,9 @@ def test_who_waits_for_its_turn_has_one_choice_that_changes_nothing():
 @pytest.mark.parametrize("module", ["pettingzoo.classic.connect_four_v3", "mpe2.simple_tag_v3"])
 def test_real_games_keep_the_contract(module):
     pytest.importorskip(module, reason="needs the package of the game")
-    check_game(make_game("palus.envs.pettingzoo:make", REAL, module=module), decisions=60)
+    game = make_game("palus.envs.pettingzoo:make", REAL, module=module)
+    assert {kind.actions.masked for kind in game.spec.behaviors} == {"connect_four" in module}, "tag knows no turns"
+    check_game(game, decisions=60)
 
 
 @pytest.mark.parametrize(("example", "behaviors"), [("connect-four", ["ConnectFour"]), ("tag", ["adversary", "agent"])])
