@@ -74,6 +74,15 @@ def test_important_is_what_decides_whether_a_trial_is_good_and_it_stands_first()
     assert [label.get_text() for label in bars.get_yticklabels()] == ["learning_rate", "num_epoch"]
 
 
+def test_what_decides_is_told_of_each_objective() -> None:
+    plan = Plan({}, (RATE, EPOCHS), (Objective("reward"), Objective("elo")))
+    made = study(
+        *(trial(10.0 ** (k - 9), epochs, float(k), float(epochs)) for k in range(3, 10) for epochs in range(1, 11)),
+        objectives=2,
+    )
+    assert outcome.importances(made, plan, 0)[RATE.path] > 0.9 < outcome.importances(made, plan, 1)[EPOCHS.path]
+
+
 def test_of_the_curves_the_best_complete_one_is_red_and_what_is_not_complete_dotted() -> None:
     made = study(
         trial(1e-3, 1, 0.8, curve={"10": 0.4, "20": 0.8}),
