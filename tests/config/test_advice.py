@@ -100,6 +100,11 @@ def test_an_executable_is_the_game_and_its_keys_are_read() -> None:
     assert both == "palus.env SoccerTwos: env_settings.env_path names a game too; remove one of the two"
 
 
+def test_keys_are_told_where_default_settings_stand_for_all_behaviors(load) -> None:
+    run = load("{default_settings: {trainer_type: ppo}, debug: true, palus: {env: PenaltyToy}}")
+    assert "debug has no effect; what a run logs is always the same" in notes(run)
+
+
 def test_a_behavior_without_a_game_is_refused(load) -> None:
     run = load("behaviors: {Walker: {}}")
     (told,) = unsupported(run)

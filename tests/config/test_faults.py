@@ -363,6 +363,39 @@ def test_any_tree_ends_in_a_run_or_in_faults(tree, behavior) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "behaviors: {A: {trainer_type: ppo, hyperparameters: {batch_size: 512, buffer_size: 512}}}",
+        "behaviors: {A: {network_settings: {memory: {sequence_length: 1024}}}}",
+        "behaviors: {A: {network_settings: {memory: {kind: gru, memory_size: 7}}}}",
+        "{behaviors: {A: {}}, environment_parameters: {p: {curriculum: ["
+        "{name: a, value: 1, completion_criteria: {behavior: A, measure: progress, threshold: 0}},"
+        "{name: b, value: 2, completion_criteria: {behavior: A, measure: progress, threshold: 1}},"
+        "{name: c, value: 3, completion_criteria: {behavior: A, measure: reward, threshold: 9}},"
+        "{name: d, value: 4}]}}}",
+        "{default_settings: {trainer_type: ppo}, environment_parameters: {p: {curriculum: ["
+        "{name: a, value: 1, completion_criteria: {behavior: Later}}, {name: b, value: 2}]}}}",
+        "{default_settings: {trainer_type: ppo}, palus: {trainers: {Later: 'own:Trainer'}}}",
+    ],
+)
+def test_what_just_fits_or_is_known_when_it_runs_is_no_fault(load, text) -> None:
+    load(text)
+
+
+def test_a_buffer_smaller_than_a_minibatch_of_appo_is_one_fault(faults) -> None:
+    hyper = "{buffer_size: 512, batch_size: 1024}"
+    (found,) = faults(f"behaviors: {{A: {{trainer_type: appo, hyperparameters: {hyper}}}}}")
+    assert "buffer_size 512 is smaller than batch_size 1024" in found
+
+
+def test_keys_of_a_trainer_that_nobody_named_are_judged_by_the_one_that_knows_most(faults) -> None:
+    text = "behaviors: {A: {hyperparameters: {tau: 0.1, init_entcoef: 0.5, batch_size: 0}}}"
+    assert [fault.split(": ", 1)[0] for fault in faults(text)] == [
+        "run.yaml, behaviors.A.trainer_type", "run.yaml, behaviors.A.hyperparameters.batch_size"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         (

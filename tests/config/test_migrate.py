@@ -204,6 +204,21 @@ def test_a_trainer_that_palus_has_not_is_named(tmp_path: Path) -> None:
     assert "Own.trainer mine -> ppo; palus has no such trainer" in told
 
 
+SAC = """
+Both: {trainer: sac, train_interval: 4, num_update: 2, reward_signal_num_update: 8}
+Interval: {trainer: sac, train_interval: 3}
+Signals: {trainer: sac, reward_signal_num_update: 2, batch_size: 64}
+Own: {trainer: sac, train_interval: 3, steps_per_update: 5}
+"""
+
+
+def test_updates_of_sac_become_steps_per_update(tmp_path: Path) -> None:
+    hyper = {name: own.hyperparameters for name, own in migrated(tmp_path, SAC)[0].behaviors.items()}
+    assert {name: (own.steps_per_update, own.reward_signal_steps_per_update) for name, own in hyper.items()} == {
+        "Both": (2.0, 0.5), "Interval": (3.0, 3.0), "Signals": (1.0, 0.5), "Own": (5.0, 5.0)
+    }  # fmt: skip
+
+
 def test_a_default_alone_stays_one(tmp_path: Path) -> None:
     run, _ = migrated(tmp_path, "default: {trainer: sac, batch_size: 64, hidden_units: 16}")
     assert run.behaviors == {} and run.default_settings is not None
@@ -256,6 +271,16 @@ def test_the_format_between_keeps_its_behaviors(tmp_path: Path) -> None:
     assert run.behaviors["Wall"].self_play.play_against_latest_model_ratio == 0.2
 
 
+def test_a_file_beside_goes_before_what_the_run_file_says_itself(tmp_path: Path) -> None:
+    own = {
+        "sampler": "mass: {sampler-type: uniform, min_value: 1, max_value: 3}",
+        "curriculum": "Wall: {thresholds: [0.5], parameters: {low: [7, 8]}}",
+    }
+    parameters = migrated(tmp_path, MIDDLE, **own)[0].environment_parameters or {}
+    assert str(parameters["mass"]) == "Uniform sampler: min=1.0, max=3.0"
+    assert [lesson.value for lesson in parameters["low"].curriculum] == [7.0, 8.0]
+
+
 def test_an_old_ratio_alone_is_renamed_wherever_it_stands(tmp_path: Path) -> None:
     run, told = migrated(tmp_path, OLD_RATIO)
     wall, default = run.behaviors["Wall"].self_play, run.default_settings.self_play
@@ -284,6 +309,8 @@ def test_an_old_file_gets_one_sentence(text: str, versions: str, tmp_path: Path)
 def test_todays_files_are_not_old(tmp_path: Path) -> None:
     assert old_format(yaml.safe_load(TODAY)) is None
     assert old_format({"behavior": {"SoccerTwos": {"trainer_type": "ppo"}}}) is None  # a slip, told as such
+    assert old_format({"A": {"batch_size": 64}}) is None
+    assert old_format({"A": {"batch_size": 64, "hidden_units": 16}}) == "up to 0.16"  # without a trainer, too
     (tmp_path / "new.yaml").write_text(TODAY)
     result = CliRunner().invoke(app, ["migrate", str(tmp_path / "new.yaml")])
     assert result.exit_code == 2 and "nothing to translate" in result.output
