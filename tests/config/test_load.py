@@ -108,6 +108,7 @@ def test_team_change_is_five_times_save_steps_unless_written(load) -> None:
 def test_even_checkpoints_replace_a_written_interval(load) -> None:
     text = "behaviors: {SoccerTwos: {even_checkpoints: true, keep_checkpoints: 3, max_steps: 100, %s}}"
     assert soccer(load(text % "checkpoint_interval: 7")).checkpoint_interval == 33
+    assert soccer(load((text % "").replace("max_steps: 100", "max_steps: 2"))).checkpoint_interval == 1
 
 
 def test_numbers_written_as_text_are_numbers(load) -> None:
@@ -136,6 +137,11 @@ def test_numbers_written_as_text_are_numbers(load) -> None:
 def test_a_run_id_that_looks_like_a_date_stays_text(load) -> None:
     run = load("{behaviors: {A: {}}, checkpoint_settings: {run_id: 2024-05-01}}")
     assert run.checkpoint_settings.run_id == "2024-05-01"
+
+
+def test_a_character_that_json_writes_as_two_escapes_is_one(load) -> None:
+    run = load(r'{"behaviors": {"A": {}}, "checkpoint_settings": {"run_id": "cup \ud83c\udfc6"}}')
+    assert run.checkpoint_settings.run_id == "cup \U0001f3c6"
 
 
 def test_environment_parameters_keep_their_three_forms(load) -> None:
@@ -180,6 +186,16 @@ def test_default_settings_lie_under_every_behavior(load) -> None:
     assert run.completed(["B", "Unlisted", ""]).behaviors == run.behaviors | {"Unlisted": run.default_settings}
     course = load_run(DATA / "course.yaml")
     assert course.completed(["SoccerTwos", "Goalie"]) == course, "nothing stands in where there are no default_settings"
+
+
+def test_another_trainer_takes_over_what_was_written_of_the_network_and_no_defaults(load) -> None:
+    run = load("""
+        default_settings: {trainer_type: appo, network_settings: {hidden_units: 32, memory: {memory_size: 16}}}
+        behaviors: {A: {trainer_type: ppo}}
+    """)
+    network = run.behaviors["A"].network_settings
+    assert (network.hidden_units, network.activation, network.encoding) == (32, "swish", "joint")
+    assert network.memory is not None and (network.memory.memory_size, network.memory.kind) == (16, "lstm")
 
 
 def test_a_schedule_out_of_default_settings_is_not_copied_again(load) -> None:

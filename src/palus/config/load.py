@@ -224,6 +224,7 @@ def under_defaults(behavior: Tree, defaults: Behavior | None, written: Tree) -> 
     base = plain(defaults)
     trainer = behavior.get("trainer_type", defaults.trainer_type)
     if trainer != defaults.trainer_type and trainer in TRAINERS:
+        base = {key: value for key, value in base.items() if key in Behavior.model_fields}  # without appo's own
         base |= {name: _only(base[name], written.get(name)) for name in ("hyperparameters", "network_settings")}
         known = HYPERPARAMETERS[trainer].model_fields
         base["hyperparameters"] = {key: value for key, value in base["hyperparameters"].items() if key in known}
