@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from palus.cli import app
 from palus.cli.train import what_next
 from palus.config import load_run
-from palus.launch.pace import fitted, fitting_share
+from palus.launch.pace import fitted, fitting_share, scratch
 from palus.nn.matmul import MatmulPath
 from palus.run.folder import RunFolder
 from palus.trust import Trust
@@ -131,6 +131,18 @@ def test_minutes_leave_a_behavior_that_is_to_learn_nothing_as_it_is(striker, fit
     sized = fitted(load_run("strikers-vs-goalie", settings), 10.0)
     assert sized.behaviors["Goalie"].max_steps == 0
     assert sized.behaviors["Striker"].max_steps == pytest.approx(fits, abs=1)
+
+
+def test_what_is_measured_learns_at_once_and_leaves_the_run_s_folder_and_origin_alone(tmp_path):
+    sac = "{trainer_type: sac, hyperparameters: {buffer_init_steps: 500}}"
+    other = ["checkpoint_settings={initialize_from: first, resume: true}", "palus.baseline_interval=9"]
+    run = load_run("debug", [*other, f"default_settings={sac}", f"behaviors.SoccerTwos={sac}"])
+    own = scratch(run, str(tmp_path))
+    settings = own.checkpoint_settings
+    assert (settings.results_dir, settings.initialize_from, settings.resume) == (str(tmp_path), None, False)
+    assert own.behaviors["SoccerTwos"].hyperparameters.buffer_init_steps == 0, "not after the minute that is measured"
+    assert own.default_settings.hyperparameters.buffer_init_steps == 0
+    assert own.palus.baseline_interval == 0
 
 
 # -- validation ---------------------------------------------------------------------------------------------------

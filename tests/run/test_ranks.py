@@ -290,6 +290,8 @@ def test_the_check_foretells_what_ranks_bring() -> None:
     slow = Link(2, 0.0229 / 2, 0.0301, 0.0002, 876_000)
     assert slow.speed_up(2) == pytest.approx(0.86, abs=0.01) and slow.speed_up() == pytest.approx(0.55, abs=0.01)
     assert slow.bytes_per_s == pytest.approx(117e6, rel=0.01)
+    far = [Link(ranks, 1.0, 0.03, 0.01, 1000) for ranks in (2, 4)]  # a third of it latency: 4 and 6 kB in 20 ms
+    assert [link.bytes_per_s for link in far] == pytest.approx([200e3, 300e3])
     assert "2 ranks make 0.6 times" in slow.sentence() and "and 0.9 times with 2 times" in slow.sentence()
     assert "one is the better choice" in slow.sentence()
     fast = Link(2, 0.0229 / 2, 0.0032, 0.0002, 876_000)
