@@ -119,9 +119,10 @@ def test_seeds_are_counted_from_the_runs_in_the_order_of_the_file() -> None:
     criteria = "completion_criteria: {behavior: SoccerTwos}"
     first = f"{{name: x, value: {uniform % ''}, {criteria}}}"
     text = f"{{a: 1, b: {uniform % ''}, c: {uniform % 'seed: 5'}, d: {{curriculum: [{first}, {{name: y, value: 3}}]}}}}"
-    values = load_run("debug", [f"environment_parameters={text}", "env_settings.seed=100"]).lessons()
-    seeds = {name: own[0].value.sampler_parameters.seed for name, own in values.items() if name != "a"}
-    assert seeds == {"b": 101, "c": 5, "d": 102}
+    for seed, first_two in ((100, (101, 102)), (-1, (1, 2))):  # of a run without a seed as of seed 0
+        values = load_run("debug", [f"environment_parameters={text}", f"env_settings.seed={seed}"]).lessons()
+        seeds = {name: own[0].value.sampler_parameters.seed for name, own in values.items() if name != "a"}
+        assert seeds == {"b": first_two[0], "c": 5, "d": first_two[1]}
 
 
 PRACTICE = """

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 pytest.importorskip("optuna", reason="sweeps take palus[sweep]")
 
@@ -81,6 +83,13 @@ def test_what_decides_is_told_of_each_objective() -> None:
         objectives=2,
     )
     assert outcome.importances(made, plan, 0)[RATE.path] > 0.9 < outcome.importances(made, plan, 1)[EPOCHS.path]
+
+
+def test_of_several_best_trials_each_has_its_run_file(tmp_path: Path) -> None:
+    plan = Plan({}, (RATE, EPOCHS), (Objective("reward"), Objective("elo")))
+    outcome.write_outcome(study(trial(1e-3, 1, 1.0, 0.0), trial(1e-2, 2, 0.0, 1.0), objectives=2), plan, tmp_path)
+    files = {path.name: yaml.safe_load(path.read_text()) for path in tmp_path.glob("*.yaml")}
+    assert {name: file["x"]["num_epoch"] for name, file in files.items()} == {"best-0000.yaml": 1, "best-0001.yaml": 2}
 
 
 def test_of_the_curves_the_best_complete_one_is_red_and_what_is_not_complete_dotted() -> None:
