@@ -14,6 +14,7 @@ from obliging import oblige
 from processes import children, eventually
 
 from palus.config import RunFile, load_run
+from palus.config.source import Source
 from palus.launch import apart
 from palus.launch.apart import Ending, training
 from palus.trust import NOBODY
@@ -52,6 +53,26 @@ def test_why_a_run_ended_is_told_where_its_log_takes_nothing(tmp_path: Path) -> 
     with training(run, Path("/dev/full"), resume=True, trust=NOBODY) as process:
         assert process.wait(120)
         assert not process.ending.crashed and "nothing to resume" in process.ending.failure
+
+
+WILD = """
+behaviors:
+  MenuToy:
+    trainer_type: ppo
+    hyperparameters: {batch_size: 64, buffer_size: 256, learning_rate: 1e38, learning_rate_schedule: constant}
+    network_settings: {hidden_units: 16, num_layers: 1}
+    max_steps: 3000
+    time_horizon: 8
+palus: {env: MenuToy, num_matches: 16, matmul: highest, threads: 1}
+"""
+
+
+def test_a_run_whose_numbers_went_wrong_has_diverged_and_is_not_taken_for_one_that_died(tmp_path: Path) -> None:
+    run = load_run(Source("run.yaml", WILD), [f"checkpoint_settings.results_dir={tmp_path}"])
+    with training(run, tmp_path / "log", resume=False, trust=NOBODY) as process:
+        assert process.wait(120)
+        ending = process.ending
+        assert (ending.diverged, ending.crashed) == (True, False) and "not finite" in ending.failure
 
 
 PRESSED = """
