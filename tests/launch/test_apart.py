@@ -75,6 +75,15 @@ def test_a_run_whose_numbers_went_wrong_has_diverged_and_is_not_taken_for_one_th
         assert (ending.diverged, ending.crashed) == (True, False) and "not finite" in ending.failure
 
 
+def test_a_run_that_does_not_go_on_takes_the_place_of_a_former_one(tmp_path: Path) -> None:
+    """A trial whose worker died before the first checkpoint begins again in the same folder."""
+    tame = ["behaviors.MenuToy.hyperparameters.learning_rate=1e-4", "behaviors.MenuToy.max_steps=256"]
+    run = load_run(Source("run.yaml", WILD), [*tame, f"checkpoint_settings.results_dir={tmp_path}"])
+    for _ in range(2):
+        with training(run, tmp_path / "log", resume=False, trust=NOBODY) as process:
+            assert process.wait(120) and process.ending == Ending()
+
+
 PRESSED = """
 import signal, sys
 from pathlib import Path
