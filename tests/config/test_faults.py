@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from palus.config import RunFile, load_run
 from palus.config.load import _resolve, spell_sections
 from palus.config.retired import retire_old_keys
+from palus.config.source import Source
 from palus.errors import ConfigError
 
 HYPER = "run.yaml, behaviors.SoccerTwos.hyperparameters"
@@ -291,6 +292,15 @@ def test_no_rule_judges_a_value_that_is_itself_a_fault(faults) -> None:
     # With the default batch_size of 1024 in place of the bad one, buffer_size 512 would look too small.
     text = "behaviors: {SoccerTwos: {trainer_type: poca, hyperparameters: {batch_size: x, buffer_size: 512}}}"
     assert faults(text) == [HYPER + ".batch_size: expected a whole number, found 'x'"]
+
+
+def test_what_a_judge_says_of_what_stands_in_for_a_fault_is_left_out() -> None:
+    said = ["behaviors.A.max_steps 500000: too many", "palus.env Nowhere: no such game"]
+    with pytest.raises(ConfigError) as caught:
+        load_run(Source("run.yaml", "behaviors: {A: {max_steps: x}}"), ["palus.env=Nowhere"], judge=lambda run: said)
+    assert caught.value.faults == [
+        "run.yaml, behaviors.A.max_steps: expected a whole number, found 'x'", f"override, {said[1]}"
+    ]  # fmt: skip
 
 
 def test_a_fault_of_the_default_settings_is_not_repeated_for_every_behavior(faults) -> None:

@@ -16,7 +16,7 @@ from processes import children, eventually
 from palus.config import RunFile, load_run
 from palus.config.source import Source
 from palus.launch import apart
-from palus.launch.apart import Ending, training
+from palus.launch.apart import Ending, claimed, training
 from palus.trust import NOBODY
 
 
@@ -82,6 +82,13 @@ def test_a_run_that_does_not_go_on_takes_the_place_of_a_former_one(tmp_path: Pat
     for _ in range(2):
         with training(run, tmp_path / "log", resume=False, trust=NOBODY) as process:
             assert process.wait(120) and process.ending == Ending()
+
+
+def test_a_run_does_not_begin_in_a_folder_in_which_another_trains(tmp_path: Path) -> None:
+    run = load_run(Source("run.yaml", WILD), [f"checkpoint_settings.results_dir={tmp_path}"])
+    with claimed(tmp_path), training(run, tmp_path / "log", resume=False, trust=NOBODY) as process:
+        assert process.wait(120)
+        assert process.ending == Ending(f"{tmp_path}: another process trains in this folder")
 
 
 PRESSED = """
