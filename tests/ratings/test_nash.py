@@ -58,6 +58,12 @@ def test_the_best_of_an_order_takes_all() -> None:
     assert nash.equilibrium(np.zeros((4, 4))).weights.tolist() == [0.25] * 4
 
 
+def test_equals_are_not_spread_further_than_an_outsider_allows() -> None:
+    # 0 and 1 are even; 2 beats 0 by 3 and loses to 1 by 1, so that 0 may have a quarter at most.
+    a = np.array([[0.0, 0.0, -3.0], [0.0, 0.0, 1.0], [3.0, -1.0, 0.0]])
+    np.testing.assert_allclose(nash.equilibrium(a).weights, [1 / 4, 3 / 4, 0], atol=1e-6)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_nobody_beats_the_equilibrium(seed: int) -> None:
     rng = np.random.default_rng(seed)
