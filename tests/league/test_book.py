@@ -74,6 +74,17 @@ def test_a_new_snapshot_takes_over_what_its_learner_played_and_believes() -> Non
     assert values["Self-play/Win Rate/Window"] == 1.0 and "Self-play/Win Rate/Latest" not in values
 
 
+def test_of_two_snapshots_at_once_both_believe_what_their_learner_does_and_it_goes_on_believing_it() -> None:
+    book = opened(1)
+    book.rate([match(0, 1.0)] * 4)
+    (believed,) = (told for policy, *told in book.state_dict()["skills"] if policy == 0)
+    for step in (10, 20):
+        at(book.league, step)
+    book.follow()
+    skills = {policy: told for policy, *told in book.state_dict()["skills"]}
+    assert [skills[policy] for policy in (0, FROZEN + 1, FROZEN + 2)] == [believed] * 3
+
+
 def test_win_rates_are_of_late_and_against_the_snapshots_that_may_be_met() -> None:
     book = opened(5)  # a window of 3: snapshots 2, 3 and 4
     book.rate([match(1, 0.0), match(2, 1.0), match(4, 0.0), match(4, 0.5)])
@@ -131,6 +142,9 @@ def test_the_mix_is_who_was_met_since_the_last_summary() -> None:
     book.rate([match(1, 1.0), match(1, 0.0), match(-1, 1.0), match(0, 1.0)])
     book.assess()
     assert told(book)["mix"] == {"": {str(FROZEN): 0.25, str(FROZEN + 1): 0.5, "latest": 0.25}}
+    book.rate([match(0, 1.0)])
+    book.assess()
+    assert told(book)["mix"] == {"": {str(FROZEN): 1.0}}
 
 
 def test_landmarks_stay_beside_the_window_and_the_rest_may_go() -> None:
@@ -162,7 +176,8 @@ def test_of_snapshots_that_are_gone_so_many_stay_in_the_book_and_none_in_the_pay
     assert 128 <= len(gone) <= 256 and (gone[0], gone[-1]) == (0, 1392) and {*np.diff(gone)} == {8}
     known = {s["id"] for s in page["snapshots"]} | {0}
     assert {policy for row in page["training"] for policy in row[:2]} <= known and book.ratings.keys() <= known
-    assert {policy for pair in made.payoffs.cells for policy in pair} == {0, *(FROZEN + k for k in (697, 698, 699))}
+    for table in (made.payoffs.cells, made.payoffs.form):
+        assert {policy for pair in table for policy in pair} == {0, *(FROZEN + k for k in (697, 698, 699))}
 
 
 def test_what_was_scored_in_evaluation_counts_in_ratings() -> None:

@@ -14,8 +14,9 @@ from palus.config.league import LeagueSettings
 from palus.config.trainer import SelfPlay
 from palus.errors import ConfigError
 from palus.league.league import League
+from palus.league.members import Member
 from palus.league.pools import Contender
-from palus.rollout.rollout import FROZEN, FinishedMatch, Seat
+from palus.rollout.rollout import FROZEN, MEMBERS, FinishedMatch, Seat
 from palus.types import ActionSpec, AgentSpec, BehaviorSpec, Discrete, GameSpec, ObservationSpec
 
 BASE = {"save_steps": 100, "team_change": 50, "swap_steps": 10, "window": 3}
@@ -72,6 +73,11 @@ def test_a_snapshot_is_due_when_more_than_save_steps_have_passed() -> None:
     made = league()
     due = [(step, at(made, step) != []) for step in (0, 100, 101, 201, 202, 500)]
     assert due == [(0, True), (100, False), (101, True), (201, False), (202, True), (500, True)]
+
+
+def test_a_run_that_begins_at_a_later_step_takes_its_second_snapshot_save_steps_after_that() -> None:
+    made = league()
+    assert [at(made, step) for step in (500, 600, 601)] == [[0], [], [1]]
 
 
 def test_what_cannot_be_saved_is_not_in_the_league() -> None:
@@ -226,6 +232,38 @@ def test_a_snapshot_starts_with_the_rating_of_the_policy_it_froze() -> None:
     assert ratings(made) == {0: 999.5, 1: 1000.5}
 
 
+def test_what_a_learner_did_before_a_snapshot_counts_half_from_then_on() -> None:
+    made = filled(1)
+    made.rate([match(0, 1.0)] * 3)
+    assert made.payoffs.expected(0, FROZEN) == 3.5 / 4
+    at(made, 2)
+    assert made.payoffs.expected(0, FROZEN) == 2.0 / 2.5
+
+
+def visitors(count: int) -> list[Member]:
+    """The first snapshots of another run."""
+    return [Member(MEMBERS + k, f"other/{k}", "", -1, k, "main") for k in range(count)]
+
+
+def test_visitors_are_met_at_once_keep_their_rating_and_stay_known_until_their_last_match_is_over() -> None:
+    made, (one, two, three) = filled(play_against_latest_model_ratio=0), visitors(3)
+    opponents(made, 50)
+    made.visit([one])
+    assert MEMBERS in {seats[1].policy for seats in map(made.cast, range(50, 90))}
+    made.rate([FinishedMatch(0, (1.0, 0.0), (Seat(0, True), Seat(MEMBERS, False)))])
+    for here in ([one, two], [two], [three]):
+        made.visit(here)
+    assert made.members == [three, one, two]  # each of the last two may still play a match
+    again = league(save_steps=1, play_against_latest_model_ratio=0)
+    again.load_state_dict(json.loads(json.dumps(made.state_dict())))
+    for each in (made, again):
+        elo = dict(each.state_dict()["member_elo"])
+        assert elo == {MEMBERS: 1199.5, MEMBERS + 1: 1200.0, MEMBERS + 2: 1200.0}
+    assert again.members == made.members
+    made.needed(set())
+    assert made.members == [three, one]  # whom some slots keep for their next matches
+
+
 def test_a_restored_league_draws_rates_and_counts_on_as_if_it_had_never_stopped() -> None:
     made = filled(play_against_latest_model_ratio=0.5)
     opponents(made, 50)
@@ -320,6 +358,25 @@ def test_evaluation_matches_are_of_past_selves_and_nobody_learns_from_them() -> 
     other = of_history(evaluation_share=0.25)
     other.load_state_dict(state)
     assert [other.cast(slot) for slot in range(100)] == [made.cast(slot) for slot in range(100)]
+
+
+def test_who_lacks_evaluation_matches_plays_them_on_either_side_visitors_too() -> None:
+    made, new = of_history(evaluation_share=0.25), visitors(1)
+
+    def examined() -> list[tuple[Seat, ...]]:
+        return [seats for seats in map(made.cast, range(800)) if not any(seat.learns for seat in seats)]
+
+    made.rate([FinishedMatch(0, (), seats) for seats in examined()])
+    made.visit(new)
+    casts = examined()
+    for side in (0, 1):
+        assert np.mean([seats[side].policy == MEMBERS for seats in casts]) > 0.3
+
+
+def test_one_past_self_alone_plays_no_evaluation_matches() -> None:
+    made = League(game(), [Contender(0, "", SelfPlay(**BASE))], 0, settings=LeagueSettings(evaluation_share=0.5))
+    at(made, 0)
+    assert all(made.cast(slot)[0] == Seat(0, True) for slot in range(40))
 
 
 def test_who_meets_whom_in_a_slot_depends_on_no_other_slot() -> None:

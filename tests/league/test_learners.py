@@ -129,9 +129,12 @@ def test_who_takes_over_another_has_its_form_and_rating_and_what_it_was_joins_it
     play(made, 0, FROZEN + 2, 1.0)
     play(made, 0, 1, 1.0)
     assert at(made, 101, 40, 0) == [(0, 101)]
+    field, third = [*made.pools.values()], made.pools[2].contender
+    assert FROZEN + 4 not in made.odds(third, field).others
     told: list[int] = []
     assert made.take_over(1, 0, lambda contender, snapshot: told.append(contender.policy)) == [4]
     assert told == [1] and made.pools[1].past == [1, 4] and made.snapshots[4].origin == FROZEN + 1
+    assert FROZEN + 4 in made.odds(third, field).others  # and is met at once
     assert made.elo[1] == made.elo[0] > 1200 > made.snapshots[4].elo
     assert made.payoffs.expected(1, FROZEN + 2) == made.payoffs.expected(0, FROZEN + 2) > 0.9
     assert made.payoffs.expected(1, 0) == 0.5

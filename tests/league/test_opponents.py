@@ -145,6 +145,16 @@ def test_sides_with_different_policies_have_an_equilibrium_of_their_own() -> Non
     # The strikers' payoff [[1, 0], [0, 1/2]]: keepers are indifferent at 1/3 to 2/3.
     assert met(payoffs, field, own=[*PAST[:2], ME], opponents="psro_nash") == {110: 1 / 3, 111: 2 / 3}
     assert met(payoffs, field, own=[*PAST[:2], ME], ratio=1.0) == {1: 1.0}
+    strong = table({(FROZEN + a, FROZEN + 10 + b): [[0.9, 0.2], [0.8, 0.3]][a][b] for a in (0, 1) for b in (0, 1)})
+    assert met(strong, field, own=[*PAST[:2], ME], opponents="psro_nash") == {111: 1.0}  # nobody beats this one
+
+
+def test_where_rounding_defeats_the_solver_all_are_met_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    def defeated(*_: object) -> None:
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr("palus.league.solvers.any_equilibrium", defeated)
+    assert met(against(), [*PAST, ME], opponents="psro_nash") == dict.fromkeys((100, 101, 102, 103), 0.25)
 
 
 def test_only_strong_ghosts_are_met() -> None:

@@ -115,6 +115,7 @@ def test_until_the_first_swap_all_others_play_the_first_snapshot_and_then_one_fo
     # 12 ghost steps are more than 10: what plays from then on is the policy of that step, not the one that learns on.
     assert seen == [{Seat(FROZEN, False)}, {Seat(FROZEN, False)}, {Seat(FROZEN + 1, False)}, {Seat(FROZEN + 1, False)}]
     assert drive.saved == {0: (0, 0), 1: (0, 12)} and drive.league.pools[0].window == [0]
+    assert drive.league.needed(set()) == {0, 1}
     drive.league.rate([FinishedMatch(0, (1.0, 0.0), (Seat(0, True), Seat(FROZEN + 1, False)))])
     assert drive.league.elo == {0: 1200.0}  # against what stands for the policy itself
 
