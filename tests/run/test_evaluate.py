@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from countdown import Countdown
 from processes import children
 
 from palus.envs import make_game
+from palus.envs.game import GameStep
 from palus.errors import EnvError
 from palus.rollout.rollout import Episode
 from palus.run.evaluate import evaluate
@@ -63,6 +65,28 @@ def test_stops_at_the_frames_and_counts_only_what_ended() -> None:
     nothing = evaluate(Countdown, COUNTS, episodes=4, games=1, seed=2, max_frames=1)
     assert nothing.episodes == ()
     assert np.isnan(nothing.mean)
+
+
+def test_the_last_game_is_played_out_and_each_agent_has_episodes_of_its_own() -> None:
+    found = evaluate(Countdown, COUNTS, episodes=3, games=1, seed=3)
+    assert [(e.slot, e.agent) for e in found.episodes] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [(e.slot, e.agent) for e in found.by([1]).episodes] == [(0, 1), (1, 1)]
+
+
+class Paying(Countdown):
+    """The group is paid 1 for every decision of an agent, and the game tells lengths itself."""
+
+    def step(self, actions: Any) -> GameStep:
+        paid = self.active.astype(np.float32)
+        step = super().step(actions)
+        told = {agent: {**own, "len": 100.0} for agent, own in step.stats.items()}
+        return replace(step, group_reward=paid, stats=told)
+
+
+def test_what_a_group_is_paid_counts_and_a_game_may_tell_lengths_itself() -> None:
+    alone, paying = (evaluate(game, COUNTS, episodes=2, games=1, seed=3) for game in (Countdown, Paying))
+    assert [e.reward for e in paying.episodes] == [e.reward + e.length for e in alone.episodes]
+    assert paying.mean_length == 100.0
 
 
 def test_a_game_without_a_recorder_gives_one_picture_per_decision() -> None:

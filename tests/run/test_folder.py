@@ -152,6 +152,31 @@ def test_a_folder_of_another_tool_is_neither_taken_nor_emptied(tmp_path):
     assert everything(root) == files
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["Game.onnx", "bundle.json", "run_logs/progress.jsonl", "league/league.json", "league/visitors/bob-00003.npz",
+     "Game/checkpoint.pt", "Game/snapshots/snapshot-00003.npz", "Game/policy_1/best.npz"],
+)  # fmt: skip
+def test_a_file_of_others_under_a_name_that_a_run_gives_its_own_is_not_replaced(folder, name):
+    record(folder, 10)
+    (folder.root / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder.root / name).write_text("mine")
+    with pytest.raises(CheckpointError, match=f"{name}: not written by palus, and this run would replace it"):
+        folder.refuse_existing(force=True)
+    folder.own(folder.root / name)
+    folder.refuse_existing(force=True)
+
+
+def test_the_storage_of_a_league_keeps_what_another_machine_goes_on_from_and_nothing_that_only_grows(folder):
+    grows = {"Game/events.out.tfevents.1.x", "run_logs/progress.jsonl", "run_logs/timers.json"}
+    needed = {"Game/checkpoint.pt", "Game/snapshots/snapshot-00003.npz", "run_logs/training_status.json"}
+    for name in grows | needed:
+        folder.own(folder.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder.root / name).write_text("x")
+    (folder.root / "Game" / "notes.txt").write_text("mine")
+    assert folder.mirrored() == {name: folder.root / name for name in needed}
+
+
 def test_a_list_from_elsewhere_points_at_nothing_outside_the_folder(folder, tmp_path):
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "work").mkdir()
@@ -250,6 +275,17 @@ def test_a_damaged_status_is_begun_anew(folder):
     folder.status.write_text("{")
     record(folder, 200)
     assert [c["steps"] for c in status(folder)["Game"]["checkpoints"]] == [200]
+
+
+def test_lessons_and_ratings_that_are_none_are_not_taken_from_a_status(folder):
+    folder.status.parent.mkdir()
+    lessons = {"a": {"lesson_num": 2}, "b": {"lesson_num": -1}, "c": {"lesson_num": "high"}, "d": {}, "e": 3}
+    folder.status.write_text(json.dumps(lessons | {"Game": {"elo": 1203}}))
+    assert folder.recorded_lessons() == {"a": 2}
+    assert (folder.recorded_elo("Game"), folder.recorded_elo("a"), folder.recorded_elo("e")) == (1203.0, None, None)
+    for elo in ("NaN", "Infinity", '"high"'):
+        folder.status.write_text(f'{{"Game": {{"elo": {elo}}}}}')
+        assert folder.recorded_elo("Game") is None
 
 
 def test_a_folder_that_cannot_be_made_says_so(tmp_path):
