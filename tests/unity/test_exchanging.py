@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -473,7 +474,7 @@ def test_a_behavior_that_appears_in_mid_run_is_learned_from_its_first_decision_o
 
     def meet(name: str, seen: BehaviorSpec) -> None:
         agents = (*SPEC.agents, AgentSpec(name, 0, 0, "Late"))
-        seats = [Seat(0, True), Seat(1, True)]
+        seats = [Seat(FROZEN, False), Seat(1, True)]  # who plays already, plays on
         demands, learners = {1: Demand(3, 2, False)}, {1: ("Late", Counting())}
         games.admit(GameSpec("Story", (KIND, LATE), agents), demands, learners, lambda k: seats, {})
 
@@ -626,11 +627,89 @@ def test_each_of_the_matches_in_a_game_has_a_verdict_of_those_who_played_all_of_
     assert [match.seats[1].learns for match in found] == [True, True, False]
 
 
+def test_where_one_team_has_more_agents_than_the_other_a_match_is_won_by_the_higher_mean_groups_pay_included() -> None:
+    begin = News({}, {"B?team=0": steps((1, 0, 0), (2, 0, 0)), "B?team=1": steps((3, 0, 0))})
+    end = News({"B?team=0": steps((1, 0, 1.0), (2, 0, 1.0)), "B?team=1": steps((3, 0, 1.0), group_reward=0.5)}, {})
+    found = collector(Story([begin, end, begin, begin]), rows=6, spec=TWO_TEAMS).collect()
+    assert [match.points for match in found.matches] == [(0.0, 1.0)]
+
+
 def test_decisions_that_nobody_learns_from_are_no_rows_but_ghost_steps() -> None:
     both = News({}, {"B?team=0": steps((1, 0, 0)), "B?team=1": steps((2, 0, 0))})
     games = collector(Story([both]), rows=4, spec=TWO_TEAMS, cast=lambda k: [Seat(0, True), Seat(0, False)])
     found = games.collect()
     assert one(found).agent_steps == 4 and found.ghost_steps == {"B": 5}
+
+
+def test_a_game_that_nobody_learns_from_has_no_ghost_steps() -> None:
+    both = News({}, {"B?team=0": steps((1, 0, 0)), "B?team=1": steps((2, 0, 0))})
+    games = collector(
+        Story([both]), Story([both]), rows=4, spec=TWO_TEAMS, load=lambda k: Counting(),
+        cast=lambda k: [Seat(FROZEN, False) if k else Seat(0, True)] * 2,
+    )  # fmt: skip
+    found = games.collect()
+    assert one(found).agent_steps == 4 and found.ghost_steps == {"B": 0}
+
+
+def test_a_retired_policy_is_forgotten_when_no_game_needs_it_any_more() -> None:
+    begin = News({}, {"B?team=0": steps((1, 0, 0)), "B?team=1": steps((2, 0, 0))})
+    end, opponents = News({name: steps((k, 0, 0)) for k, name in ((1, "B?team=0"), (2, "B?team=1"))}, {}), count(FROZEN)
+    games = collector(
+        Story([begin, end] * 9), rows=2, spec=TWO_TEAMS, load=lambda k: Counting(),
+        cast=lambda k: [Seat(0, True), Seat(next(opponents), False)],
+    )  # fmt: skip
+    games.collect()
+    games.policies.retired |= {FROZEN, FROZEN + 2}
+    assert games.in_play == {FROZEN + 2}
+    games.collect()
+    assert games.in_play == {FROZEN + 4} and set(games.policies.known) == {0, *(FROZEN + k for k in (1, 3, 4))}
+
+
+class Noting(Story):
+    """Writes down the seeds that it begins with, and the parameters that it is told of while it runs."""
+
+    def __init__(self) -> None:
+        super().__init__([news(steps((1, 0.0, 1.0)))])
+        self.seeds, self.parameters = list[int](), list[Mapping[str, Any]]()
+
+    def reset(self, parameters: Mapping[str, Any], seed: int) -> None:
+        self.seeds.append(seed)
+        super().reset(parameters, seed)
+
+    def send(self, actions: Mapping[str, Any], parameters: Mapping[str, Any], seed: int) -> None:
+        self.parameters.append(parameters)
+        super().send(actions, parameters, seed)
+
+
+def test_a_game_begins_with_another_seed_every_time_also_where_a_run_goes_on() -> None:
+    first, second, later = Noting(), Noting(), Noting()
+    games = collector(first, second, rows=4)
+    games.collect()
+    games.restart()
+    games.collect()
+    again = collector(later, rows=4)
+    again.load(games.save())
+    again.collect()
+    assert (first.seeds, second.seeds, later.seeds) == ([2, 4], [3, 5], [6])
+    assert again.tick > games.tick > 0
+
+
+def test_parameters_that_change_are_told_once_to_every_game() -> None:
+    games = collector(*(stories := [Noting(), Noting()]), rows=4)
+    games.collect()
+    games.set_parameters({"speed": 2.0})
+    games.collect()
+    for story in stories:
+        assert [told for told in story.parameters if told] == [{"speed": 2.0}]
+        assert story.parameters[0] == story.parameters[-1] == {}
+
+
+def test_every_message_has_draws_of_its_own_of_those_too_who_play_at_random() -> None:
+    at_random, learned = News({}, {"Late?team=0": steps((9, 0, 0))}), news(steps((1, 0.0, 1.0)))
+    story = Story([at_random] * 40 + [learned] * 41)
+    collector(story, rows=40).collect()
+    drawn = [int(own.item()) for actions in story.sent for own in actions.values()]
+    assert 8 < sum(drawn[:40]) < 32 and 8 < sum(drawn[40:80]) < 32
 
 
 def test_others_may_remember_more_or_less_than_the_learner_and_take_turns_with_it(
