@@ -335,25 +335,60 @@ def test_a_restored_collector_continues_bit_for_bit():
     assert first.in_play == other.in_play == {FROZEN, FROZEN + 1}
 
 
-def test_an_episode_that_was_taken_over_amid_a_match_is_not_told_of_after_a_restore(monkeypatch):
-    """A match of eight decisions, of which four are over when the sides change."""
+@pytest.fixture
+def endless_duel(monkeypatch):
+    """Makes collectors of a match of eight decisions, of which four are over when the sides change; with the side that
+    learns next."""
     monkeypatch.setattr("palus.rollout.collector.ENDLESS", 4)
     monkeypatch.setattr("palus.envs.toy.DuelToy.ROUNDS", 8)
     weights = torch.zeros(4, 3)
 
-    def duel():
-        env, teams = envs.make("DuelToy", 1), itertools.cycle([0, 1])
+    def duel(team=0):
+        env, teams = envs.make("DuelToy", 1), itertools.cycle([team, 1 - team])
         env.spec = dataclasses.replace(env.spec, max_decisions=0)
         acting, cast = {0: ("DuelToy", Linear(weights))}, lambda slot: seats(env, next(teams), 0)
         return InProcessCollector(env, acting, cast, 2, 1, {0: 1}, lambda policy: Linear(weights))
 
-    first, other, older = duel(), duel(), duel()
+    return duel
+
+
+def test_an_episode_that_was_taken_over_amid_a_match_is_not_told_of_after_a_restore(endless_duel, monkeypatch):
+    first, other, older = endless_duel(), endless_duel(), endless_duel()
     for _ in range(3):
         first.collect()
     state = first.save()
     other.load(state)
     older.load({name: part for name, part in state.items() if name != "partial"})
-    assert [len(rows.collect().episodes) for rows in (first, other, older)] == [0, 0, 2]
+    ends = [rows.collect() for rows in (first, other, older)]
+    assert [len(told.episodes) for told in ends] == [0, 0, 2]
+    assert [told.matches[0].points for told in ends] == [()] * 3  # both played it
+    monkeypatch.setattr("palus.rollout.collector.ENDLESS", 99)
+    (following,) = (match for _ in range(4) for match in first.collect().matches)
+    assert len(following.points) == 2
+
+
+def test_a_match_that_goes_on_after_a_restore_is_as_old_as_it_was(endless_duel):
+    first, other = endless_duel(), endless_duel(1)
+    for _ in range(2):
+        first.collect()
+    other.load(first.save())
+    learning = [
+        [seat.learns for seat in (rows.collect(), rows.collect())[1].matches[0].seats] for rows in (first, other)
+    ]
+    assert learning == [[False, True]] * 2  # the sides changed after four decisions
+
+
+def test_a_match_that_begins_within_a_rollout_is_as_old_as_the_rest_of_that(monkeypatch):
+    monkeypatch.setattr("palus.rollout.collector.ENDLESS", 7)
+    env, asked, found = Pitch([5]), [], []
+    env.spec = dataclasses.replace(env.spec, max_decisions=0)
+    rows = collector(env, 4, lambda slot: (asked.append(slot), (0, 0))[1])
+    for _ in range(4):
+        asked.clear()
+        rows.collect()
+        found.append(len(asked))
+        env.lengths[:] = 99 if len(found) == 2 else env.lengths
+    assert found == [1, 1, 0, 1]  # the second one begins with the sixth decision, and is recast after seven of its own
 
 
 def test_who_comes_in_mid_run_may_remember_more_than_all_before_and_does_after_a_restore(monkeypatch):

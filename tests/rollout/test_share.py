@@ -31,7 +31,8 @@ class Even:
 
 
 def in_process(make, share, per_match, learns):
-    """Two rollouts of a rank of a run of 8 matches; a match's second agent is another snapshot in each."""
+    """Two rollouts of a rank of a run of 8 matches, and one after a restart; a match's second agent is another snapshot
+    in each."""
     env = make(share.of(8, "matches"))
     first = share.first(env.num_matches)
     behavior = env.spec.behaviors[0]
@@ -44,7 +45,9 @@ def in_process(make, share, per_match, learns):
     learners = {0: (behavior.name, Even(behavior))}
     rows = InProcessCollector(env, learners, cast, 20, 3, {0: per_match}, lambda _: Even(behavior), share=share)
     with closing(rows):
-        return [copied(rows.collect()) for _ in range(2)]
+        found = [copied(rows.collect()) for _ in range(2)]
+        rows.restart()
+        return [*found, copied(rows.collect())]
 
 
 def copied(collected):

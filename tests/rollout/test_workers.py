@@ -140,6 +140,7 @@ def test_a_resumed_collector_goes_on_as_one_that_never_stopped(asynchronous) -> 
             part = resumed.collect().rollouts[0]
             np.testing.assert_array_equal(part.observations["obs"][:, :, SEED], whole.observations["obs"][:, :, SEED])
             np.testing.assert_array_equal(part.actions, whole.actions)
+            assert resumed.save()["tick"] == state["tick"] + 1  # where a third part's draws go on
         with counting_collector(8, **options) as fresh:
             other = fresh.collect().rollouts[0]
             assert (other.observations["obs"][0, :, SEED] != whole.observations["obs"][0, :, SEED]).all()
