@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from test_resume import assert_same
 
+from palus.arena.referee.result import PairingSummary
 from palus.errors import CheckpointError
 from palus.export.policy_file import find_policies, read_policy
+from palus.league.book import BASELINE
 from palus.rollout.rollout import FROZEN
 from palus.run.baselines import ActingPolicy
 from palus.train import Run, train
@@ -137,6 +139,17 @@ def test_a_run_of_several_learners_goes_on_after_a_stop_as_if_there_had_been_non
         assert any(parent != own for parent, own in lines)
     one.close()
     two.close()
+
+
+def test_matches_against_fixed_opponents_are_those_of_the_best_learner_and_half_a_point_is_a_draw(
+    tmp_path: Path,
+) -> None:
+    parts = Run(both(tmp_path, POPULATIONS))
+    parts.trainees[0].points, parts.trainees[1].points = 0.4, 0.6
+    with parts.report:
+        parts.enter({"random": PairingSummary(0.75, (0.5, 1.0), 2, 2, 0, 2, 10.0, None, None)})
+    assert parts.book.evaluation == {(1, BASELINE): (3.0, 4)} and parts.book.names == {BASELINE: "random"}
+    parts.close()
 
 
 def test_a_run_is_not_resumed_with_other_roles(tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ from rich.console import Console
 
 from palus.config import RunFile, load_run
 from palus.errors import CheckpointError, ConfigError
-from palus.export.policy_file import find_policies
+from palus.export.policy_file import find_policies, read_policy
 from palus.hub.layout import read_run
 from palus.hub.publish import publish
 from palus.hub.target import FolderTarget
 from palus.hub.training_curve import read_scalars
-from palus.rollout.rollout import Rollout
+from palus.rollout.rollout import Episode, Rollout
 from palus.train import Run as _Run
 from palus.train import train as _train
 from palus.trust import Trust
@@ -149,6 +149,43 @@ def test_a_run_resumed_from_a_checkpoint_equals_the_uninterrupted_one(asynchrono
     assert (resumed.step, resumed.report.state_dict()) == (whole.step, whole.report.state_dict())
     whole.close()
     resumed.close()
+
+
+def test_a_new_best_policy_leads_by_a_thousandth_over_a_hundred_episodes_after_a_restart_too(tmp_path: Path) -> None:
+    parts = Run(run_file(tmp_path))
+    (trainee,) = parts.trainees
+
+    def best_after(score: float, episodes: int = 100, step: int = 1000) -> float | None:
+        """The score of best.npz."""
+        told = Episode(0, 0, 0, True, 4, 0.0, 0.0, stats={"true_objective": score})
+        trainee.step, file = step, trainee.folder / "best.npz"
+        trainee.record.recent.clear()
+        trainee.record.recent.extend([told] * episodes)
+        parts.saving.keep_best(trainee, parts.report)
+        return read_policy(file).metric if file.exists() else None
+
+    assert best_after(0.5, episodes=99) is None
+    assert best_after(0.5, step=999) is None  # `save_best_after`
+    assert best_after(0.5) == 0.5 == trainee.best
+    more = 0.5 + 2**-9  # than a thousandth
+    assert best_after(0.5 + 2**-11) == 0.5 and best_after(more) == more == best_after(0.4)
+    parts.previous_seconds, parts.baselines.latest = 1000.0, {"random": 0.75}
+    parts.save()
+    parts.close()
+    resumed = Run(run_file(tmp_path), resume=True)
+    (trainee,) = resumed.trainees
+    assert trainee.best == more and len(trainee.record.recent) == trainee.record.recent.maxlen == 100
+    assert resumed.wall_seconds > 1000.0 and resumed.baselines.latest == {"random": 0.75}
+    resumed.close()
+
+
+@pytest.mark.parametrize("mixes", ["true", "false"])
+def test_policies_of_a_population_share_a_match_unless_they_are_not_to(mixes: str, tmp_path: Path) -> None:
+    population = f"behaviors.Recall.population={{size: 3, mix_in_game: {mixes}}}"
+    parts = Run(run_file(tmp_path, population, "palus.env_options.agents=2"))
+    casts = [parts.league.cast(slot) for slot in range(40)]
+    assert any(one != two for one, two in casts) == (mixes == "true")
+    parts.close()
 
 
 def test_a_population_trains_replaces_and_goes_on(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import palus
 from palus.cli import app
 from palus.config import load_run
 from palus.launch.link import Link
+from palus.learn.ranks import ALONE, Ranks
 from palus.progress import PROGRESS, ProgressReader
 from palus.run.alike import not_shared
 from palus.run.folder import RunFolder
@@ -274,6 +275,12 @@ os._exit(0)
 def test_who_has_lost_the_others_is_told_how_to_go_on() -> None:
     told = of_one_store(LOST, 2)
     assert told.startswith("rank 0 of 2 lost the others (") and "--resume-if-there goes on" in told
+
+
+def test_a_world_that_torchrun_has_not_started_is_not_joined() -> None:
+    """Batch systems set such variables too."""
+    told = {"WORLD_SIZE": "4", "RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    assert Ranks.joined(told) is ALONE and Ranks.joined({}) is ALONE
 
 
 def test_what_several_ranks_cannot_train_is_refused(tmp_path: Path) -> None:

@@ -176,6 +176,14 @@ def test_values_are_means_since_the_last_summary(tmp_path):
     assert gauges["SoccerTwos.IsTraining.mean"]["value"] == 1 and gauges["SoccerTwos.Step.mean"]["value"] == 8000
 
 
+def test_what_is_called_a_maximum_is_the_largest_and_lengths_are_in_frames_where_a_learner_counts_those() -> None:
+    record = PolicyRecord(splits_rewards=False, length_unit=4, strength=1.0)
+    for lag, length in ((3.0, 10), (7.0, 30), (2.0, 20)):
+        record.add([episode(0.0, 0.0, length)], {"Policy/Lag": lag, "Policy/Lag Max": lag}, 1.0)
+    told = record.summarize()
+    assert (told["Policy/Lag"], told["Policy/Lag Max"], told["Environment/Episode Length"]) == (4.0, 7.0, 80.0)
+
+
 def test_the_settings_are_written_once_at_the_start(tmp_path):
     told = Told(tmp_path)
     with told.report:
