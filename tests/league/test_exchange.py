@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +17,15 @@ import numpy as np
 import pytest
 from flaky_storage import Flaky, flaky  # noqa: F401
 from killed_run import RUN, SETTINGS
-from test_league import filled, league, match
+from test_league import at, filled, league, match
 
 from palus.config import load_run
+from palus.config.league import Role
 from palus.errors import CheckpointError, StorageError
 from palus.export.policy_file import write_policy
 from palus.league.exchange import Berth, Exchange, visitor_path
-from palus.league.records import LeagueRecord, Publication, home
-from palus.rollout.rollout import MEMBERS, FinishedMatch, Seat
+from palus.league.records import LeagueRecord, Publication, home, seen
+from palus.rollout.rollout import FROZEN, MEMBERS, FinishedMatch, Seat
 from palus.run.folder import OwnFiles
 from palus.store.depot import Depot
 from palus.train import Run
@@ -138,17 +141,58 @@ def test_a_checkpoint_holds_what_was_played_since_the_last_snapshot(tmp_path: Pa
     again.publish(made, lambda number: file, {})
     record = told(tmp_path).runs["ada"]
     assert (record.parts, record.matches, record.step, len(record.snapshots)) == (2, 3, 20, 1)
+    files = [path.read_bytes() for path in (tmp_path / "book" / "ada" / "files").iterdir()]
+    assert files == [b"weights"]  # whom others meet stays, though an earlier process told of it
+
+
+def test_what_was_played_before_a_snapshot_is_that_snapshot_s(tmp_path: Path) -> None:
+    file, made, exchange = tmp_path / "snapshot.npz", filled(1), Exchange(Berth(str(tmp_path), "ada"))
+    file.write_bytes(b"weights")
+    exchange.follow(made, lambda snapshot, number: file)
+    exchange.rate([match(0, 1.0)] * 2, made)
+    at(made, 2)
+    exchange.follow(made, lambda snapshot, number: file)
+    exchange.rate([match(1, 0.0)], made)
+    exchange.seal(made, {0: 2}, {0: 100})
+    exchange.publish(made, lambda number: file, {})
+    record = told(tmp_path).runs["ada"]
+    assert record.cells["training"] == {("ada/0", "ada/1"): (0.0, 2)}
+    assert record.open["training"] == {("ada", "ada/1"): (0.0, 1)}
+
+
+def test_a_snapshot_that_stands_for_its_learner_is_told_of_as_the_learner(tmp_path: Path) -> None:
+    file, made, exchange = tmp_path / "snapshot.npz", filled(2), Exchange(Berth(str(tmp_path), "ada"))
+    file.write_bytes(b"weights")
+    made.snapshots[1] = replace(made.snapshots[1], present=True)
+    exchange.follow(made, lambda snapshot, number: file)
+    nobody_learns = FinishedMatch(0, (0.0, 1.0), (Seat(FROZEN + 1, False), Seat(FROZEN, False)))
+    exchange.rate([match(1, 1.0), match(0, 1.0), nobody_learns], made)  # the first one against itself
+    exchange.seal(made, {0: 2}, {0: 100})
+    exchange.publish(made, lambda number: file, {})
+    record = told(tmp_path).runs["ada"]
+    assert [one.number for one in record.snapshots] == [0] and record.matches == exchange.matches == 2
+    assert record.open == {"training": {("ada", "ada/0"): (1.0, 1)}, "evaluation": {("ada", "ada/0"): (0.0, 1)}}
+
+
+ROLES: tuple[Role, ...] = ("main", "main_exploiter")
 
 
 def test_visitors_have_ids_of_their_own_and_those_of_one_learner_its_number(tmp_path: Path) -> None:
     exchange = Exchange(Berth(str(tmp_path), "ada"))
+    snapshots = (("bob", 0, 0), ("eve", 0, 0), ("bob", 1, 1), ("bob", 0, 0), ("eve", 2, 0), ("eve", 4, 0))
     told = [
-        Publication(run, number, learner, "", "main", None, 1, 0, 1200.0, "0" * 64)
-        for run, number, learner in (("bob", 0, 0), ("eve", 0, 0), ("bob", 1, 1), ("bob", 0, 0), ("eve", 2, 0))
+        Publication(run, number, learner, "", ROLES[learner], None, 1, number // 2, 1200.0, "0" * 64)
+        for run, number, learner in snapshots
     ]
     visitors = [exchange._member(one) for one in told]
-    assert [visitor.learner for visitor in visitors] == [-1, -2, -3, -1, -2]
-    assert [visitor.policy - MEMBERS - 4096 for visitor in visitors] == [0, 1, 2, 0, 3]
+    assert [visitor.learner for visitor in visitors] == [-1, -2, -3, -1, -2, -2]
+    assert [visitor.policy - MEMBERS - 4096 for visitor in visitors] == [0, 1, 2, 0, 3, 4]
+    assert [visitor.version for visitor in visitors] == [0, 0, 0, 0, 1, 2]
+    assert [visitor.role for visitor in visitors] == [ROLES[k] for k in (0, 0, 1, 0, 0, 0)]
+    again = Exchange(Berth(str(tmp_path), "ada"))
+    again.load_state_dict(json.loads(json.dumps(exchange.state_dict())))
+    new = [again._member(replace(told[1], run=run, number=7)) for run in ("eve", "amy")]
+    assert [(visitor.learner, visitor.policy - MEMBERS - 4096) for visitor in new] == [(-2, 5), (-4, 6)]
 
 
 def test_files_of_the_last_checkpoint_stay_on_the_storage_and_those_before_go(tmp_path: Path) -> None:
@@ -213,6 +257,21 @@ def test_a_storage_that_never_answers_a_sign_of_life_holds_no_training_up(
         ada.exchange.greet(ada.steps, "stopped")  # type: ignore[union-attr]
         seen = told(flaky.place).runs["ada"].seen
         assert seen is not None and (seen.state, seen.steps) == ("stopped", {"0": ada.step})
+
+
+def test_a_sign_of_life_comes_every_ten_seconds_and_tells_the_speed_since_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange, found = Exchange(Berth(str(tmp_path), "ada")), []
+    for now, step in ((100.0, 50), (104.0, 1000), (110.0, 1050)):
+        clock = SimpleNamespace(monotonic=lambda now=now: now, time=time.time)
+        monkeypatch.setattr("palus.league.exchange.time", clock)
+        exchange.greet({0: step})
+        wait(exchange._greeting)
+        line = seen(exchange.depot, "ada")
+        assert line is not None
+        found.append((line.steps["0"], line.speed))
+    assert found == [(50, None), (50, None), (1050, 100.0)]
 
 
 def test_a_storage_that_never_answers_is_waited_for_a_tenth_of_the_time(

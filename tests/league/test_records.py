@@ -11,7 +11,18 @@ import pytest
 
 from palus.cli.league import status_of
 from palus.league.exchange import Berth, Exchange
-from palus.league.records import SEEN, LeagueRecord, beginning, encoded, home, part, publications
+from palus.league.records import (
+    SEEN,
+    SILENT_S,
+    LeagueRecord,
+    RunRecord,
+    SeenLine,
+    beginning,
+    encoded,
+    home,
+    part,
+    publications,
+)
 from palus.store.depot import Depot
 from palus.types import FROZEN
 
@@ -139,6 +150,16 @@ def test_a_run_is_finished_when_every_learner_has_its_own_steps(
     (row,) = status_of(depot.place)
     assert (row.state, row.step, row.max_steps) == shown
     assert row.checkpoint == shown[1] // 2
+
+
+@pytest.mark.parametrize(("told_at", "seen_at", "step"), [(100.0, 90.0, 15), (90.0, 100.0, 12)])
+def test_how_far_a_run_is_and_whether_it_is_silent_says_what_it_told_last(
+    told_at: float, seen_at: float, step: int
+) -> None:
+    seen = SeenLine(time=seen_at, steps={"0": 12}, state="training", host="h", pid=1)
+    run = RunRecord("ada", steps={"0": 15}, max_steps={"0": 20}, told_at=told_at, seen=seen)
+    assert (run.step, run.saved, run.last_seen) == (step, 15, 100.0)
+    assert [run.state(100.0 + SILENT_S + late) for late in (0.0, 0.1)] == ["training", "silent"]
 
 
 @pytest.mark.parametrize(
