@@ -199,9 +199,11 @@ def test_steps_are_engine_frames() -> None:
 def test_taking_over_goes_on_from_the_donor_and_makes_what_was_played_too_old() -> None:
     (one, play), (two, _) = learner(), learner()
     two.update(play.collect(), 0)
-    played = play.collect()
+    played, draws = play.collect(), one.generator.get_state()
+    two.generator.manual_seed(8)
     one.take_over(two)
     assert torch.equal(one.network.weights.master, two.network.weights.master)
+    assert torch.equal(one.generator.get_state(), draws)  # or both would draw alike from now on
     assert one.optimizer.steps == two.optimizer.steps
     assert one.update(played, 0) == {}
 

@@ -83,6 +83,12 @@ def test_only_a_lesson_that_asks_for_it_resets() -> None:
     assert number(found, 0.0, 1.0) == 2 and not found.resets
 
 
+def test_of_lessons_that_end_at_once_one_is_enough_to_reset() -> None:
+    over = "{name: a, value: 0, completion_criteria: {behavior: SoccerTwos, threshold: 0.1}}"
+    found = lessons("require_reset: true, threshold: 0.1", more=f", q: {{curriculum: [{over}, {{name: b, value: 1}}]}}")
+    assert found.advance({"SoccerTwos": 0.0}, ended(1.0)) == ["p", "q"] and found.resets
+
+
 def test_what_is_saved_goes_on() -> None:
     first, second = (lessons("threshold: 0.94", "threshold: 1.5, min_lesson_length: 2") for _ in range(2))
     number(first, 0.0, 1.0)
@@ -91,6 +97,13 @@ def test_what_is_saved_goes_on() -> None:
     assert [number(own, 0.0, 2.0) for own in (first, second)] == [1, 1]
     second.load_state_dict(first.state_dict())
     assert [number(own, 0.0, 2.0) for own in (first, second)] == [2, 2]
+
+
+def test_who_goes_on_with_fewer_lessons_than_it_had_is_in_the_last_one() -> None:
+    first, second = lessons("threshold: 0.1", "threshold: 0.1"), lessons("threshold: 0.1")
+    assert [number(first, 0.0, 1.0) for _ in range(2)] == [1, 2]
+    second.load_state_dict(first.state_dict())
+    assert second.numbers == {"p": 1} and second.values == {"p": 1}
 
 
 def test_the_lines_are_ml_agents() -> None:
