@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,10 @@ from palus.config import load_run
 from palus.launch.link import Link
 from palus.learn.ranks import ALONE, Ranks
 from palus.progress import PROGRESS, ProgressReader
+from palus.rollout.rollout import Collected, Episode, FinishedMatch, Pace
 from palus.run.alike import not_shared
 from palus.run.folder import RunFolder
+from palus.train import Run
 from ports import free_port
 from test_bits import of_learner
 
@@ -281,6 +284,27 @@ def test_a_world_that_torchrun_has_not_started_is_not_joined() -> None:
     """Batch systems set such variables too."""
     told = {"WORLD_SIZE": "4", "RANK": "1", "LOCAL_WORLD_SIZE": "2"}
     assert Ranks.joined(told) is ALONE and Ranks.joined({}) is ALONE
+
+
+def test_what_ranks_brought_is_one_rollout_by_decisions_and_entropies_weigh_by_them() -> None:
+    def brought(rank: int) -> Any:
+        taken = np.array([[1, 2], [5, 0]][rank])
+        rollout = SimpleNamespace(pace=Pace(taken, np.array([[1, 1], [1, 0]][rank])))
+        episodes = [Episode(rank, 0, 0, True, 1, 0.0, 0.0, decision=t) for t in ([0, 1] if rank == 0 else [0])]
+        matches = [FinishedMatch(rank, (), (), t) for t in ([1] if rank == 0 else [0])]
+        return Collected({0: rollout}, {0: [0.5, 1.5][rank]}, episodes, matches, {"": rank + 3}, outdated=rank == 1)
+
+    def gather(own: Any) -> list[Any]:
+        both = [brought(rank) for rank in (0, 1)]
+        return [({0: b.rollouts[0].pace}, b.entropies, b.episodes, b.matches, b.ghost_steps, b.outdated) for b in both]
+
+    run: Any = SimpleNamespace(ranks=SimpleNamespace(size=2, gather=gather))
+    found = Run._together(run, brought(0))
+    assert found.pace_of(0).taken.tolist() == [6, 2] and found.pace_of(0).ended.tolist() == [2, 1]
+    assert found.entropies == {0: (3 * 0.5 + 5 * 1.5) / 8}
+    assert [(e.decision, e.slot) for e in found.episodes] == [(0, 0), (0, 1), (1, 0)]
+    assert [(m.decision, m.slot) for m in found.matches] == [(0, 1), (1, 0)]
+    assert found.ghost_steps == {"": 7} and found.outdated
 
 
 def test_what_several_ranks_cannot_train_is_refused(tmp_path: Path) -> None:
