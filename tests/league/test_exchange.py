@@ -18,12 +18,16 @@ import pytest
 from flaky_storage import Flaky, flaky  # noqa: F401
 from killed_run import RUN, SETTINGS
 from test_league import at, filled, league, match
+from test_turns import TWO_ON_ONE
 
 from palus.config import load_run
 from palus.config.league import Role
+from palus.config.trainer import SelfPlay
 from palus.errors import CheckpointError, StorageError
 from palus.export.policy_file import write_policy
 from palus.league.exchange import Berth, Exchange, visitor_path
+from palus.league.league import League
+from palus.league.pools import Contender
 from palus.league.records import LeagueRecord, Publication, home, seen
 from palus.rollout.rollout import FROZEN, MEMBERS, FinishedMatch, Seat
 from palus.run.folder import OwnFiles
@@ -193,6 +197,30 @@ def test_visitors_have_ids_of_their_own_and_those_of_one_learner_its_number(tmp_
     again.load_state_dict(json.loads(json.dumps(exchange.state_dict())))
     new = [again._member(replace(told[1], run=run, number=7)) for run in ("eve", "amy")]
     assert [(visitor.learner, visitor.policy - MEMBERS - 4096) for visitor in new] == [(-2, 5), (-4, 6)]
+
+
+def test_a_snapshot_that_sees_something_else_or_is_none_is_not_met(tmp_path: Path) -> None:
+    snapshot = Publication("bob", 0, 0, "DuelToy", "main", None, 1, 0, 1200.0, "0" * 64)
+    with run(tmp_path, "ada") as ada:
+        write_policy(tmp_path / "snapshot.npz", ada.trainees[0].policy_file(ada.spec))
+        data, saving = (tmp_path / "snapshot.npz").read_bytes(), ada.saving
+        assert saving.misfit(data, snapshot) is None
+        assert str(saving.misfit(data[:100], snapshot)).startswith("bob/0: ")
+        (kind,) = ada.spec.behaviors
+        here = replace(kind, observations=(ObservationSpec("obs_0", (9,)),))
+        saving.spec = replace(ada.spec, behaviors=(here,))
+        assert str(saving.misfit(data, snapshot)).startswith(
+            "bob/0: sees or does something else than DuelToy does here"
+        )
+
+
+def test_a_checkpoint_tells_the_largest_window_of_its_behaviors(tmp_path: Path) -> None:
+    sizes = {"Striker": 3, "Goalie": 7}
+    contenders = [Contender(k, name, SelfPlay(window=sizes[name])) for k, name in enumerate(sizes)]
+    made, exchange = League(TWO_ON_ONE, contenders, 0), Exchange(Berth(str(tmp_path), "ada"))
+    exchange.seal(made, {0: 1, 1: 1}, {0: 9, 1: 9})
+    exchange.publish(made, lambda number: tmp_path, {})
+    assert told(tmp_path).runs["ada"].window == 7
 
 
 def test_files_of_the_last_checkpoint_stay_on_the_storage_and_those_before_go(tmp_path: Path) -> None:

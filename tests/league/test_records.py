@@ -98,6 +98,14 @@ def test_who_reads_on_sees_a_run_that_was_begun_anew_as_it_is_now(tmp_path: Path
     assert (own.matches, [(told.name, told.step) for told in own.kept]) == (3, [("ada/0", 11)])
 
 
+def test_members_of_the_run_file_are_rated_beside_those_who_met_them(tmp_path: Path) -> None:
+    depot = Depot(str(tmp_path))
+    tell(depot, encoded([SNAPSHOT, row("ada", "=random", 9.0, 10), CHECKPOINT]))
+    ratings = LeagueRecord(depot).read().ratings()
+    assert set(ratings) == {"ada", "ada/0", "=random"}
+    assert ratings["ada"] == ratings["ada/0"] and ratings["ada"].mean > ratings["=random"].mean + 100
+
+
 def test_results_against_a_run_that_was_begun_anew_count_no_more(tmp_path: Path) -> None:
     depot = Depot(str(tmp_path))
     tell(depot, encoded([SNAPSHOT, CHECKPOINT]))
