@@ -244,6 +244,17 @@ def test_self_play_learns_from_its_own_side_alone_and_goes_on_with_its_past(tmp_
     resumed.close()
 
 
+def test_a_learner_is_calibrated_by_every_rollout_that_it_learned_from(tmp_path: Path, monkeypatch) -> None:
+    parts, seen = Run(run_file(tmp_path, "behaviors.Recall.max_steps=512")), list[tuple[int, int]]()
+    learner = parts.trainees[0].learner
+    monkeypatch.setattr(learner, "calibrate", lambda data: seen.append((data.agent_steps, learner.network.version)))
+    with parts.report:
+        for _ in range(2):
+            parts.iterate()
+    assert seen == [(512, 4)]  # after the update, of two epochs of two minibatches; then it was done
+    parts.close()
+
+
 def test_a_policy_that_takes_over_another_learns_nothing_from_its_own_past(tmp_path: Path) -> None:
     parts = Run(run_file(tmp_path, "behaviors.Recall.population={size: 2}"))
     one, two = (trainee.learner for trainee in parts.trainees)

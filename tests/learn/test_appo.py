@@ -373,14 +373,15 @@ def test_rewards_are_scaled_then_clipped() -> None:
 
 def test_the_gradients_norm_is_limited() -> None:
     norms = []
-    for limit in (0.0, 0.001):
+    for limit in (0.0, 0.001, 1000.0):
         appo, rollout = by_hand(f"hyperparameters.max_grad_norm={limit}")
         found = appo.update(rollout, 0)["Policy/Gradient Norm"]
         norms.append((found, float(appo.network.weights.gradient.norm())))
-    (free, unlimited), (before, after) = norms
+    (free, unlimited), (before, after), within = norms
     assert unlimited == pytest.approx(free, rel=1e-5)
     assert free > 0.1
     assert (before, after) == (pytest.approx(free, rel=1e-5), pytest.approx(0.001, rel=1e-4))
+    assert within == (pytest.approx(free, rel=1e-5), pytest.approx(free, rel=1e-5))
 
 
 def test_the_step_shrinks_with_the_share_of_valid_decisions() -> None:

@@ -190,6 +190,17 @@ def test_workers_that_are_lost_again_and_again_end_a_run_that_has_no_rollout(mon
     assert told and told[0].startswith("lost worker ") and not s.complaints()
 
 
+def test_workers_that_are_lost_now_and_then_end_no_run(monkeypatch) -> None:
+    monkeypatch.setattr("palus.rollout.pool.RESTART_WINDOW_S", 0.0)
+    with counting_collector(8, sampling={"workers": 2, "max_restarts": 1}) as s:
+        for _ in range(3):
+            s.collect()
+            victim = s.pids[0]
+            os.kill(victim, signal.SIGKILL)
+            os.waitid(os.P_PID, victim, os.WEXITED | os.WNOWAIT)
+        assert s.collect().rollouts[0].agent_steps == 32 and lost(s) == (3, 0)
+
+
 def test_workers_that_die_too_often_end_the_run() -> None:
     with counting_collector(8, sampling={"workers": 2, "max_restarts": 1}) as s:
         s.collect()
