@@ -128,6 +128,24 @@ def test_a_game_that_is_lost_again_and_again_ends_the_evaluation_with_advice() -
         evaluate(Brittle, COUNTS, episodes=10, games=2, seed=3)
 
 
+class Reluctant(Brittle):
+    """The game after it does not start at once."""
+
+    refuses = 0
+
+    def reset(self, seed: int) -> None:
+        super().reset(seed)
+        if Reluctant.refuses and seed == np.random.SeedSequence(3).generate_state(5)[3]:
+            Reluctant.refuses -= 1
+            raise EnvError("the engine does not start")
+
+
+def test_losses_are_counted_for_every_game_by_itself() -> None:
+    Brittle.breaks, Reluctant.refuses = 2, 2
+    found = evaluate(Reluctant, COUNTS, episodes=10, games=1, seed=3)
+    assert found.lost == 4 and found.episodes == evaluate(Countdown, COUNTS, episodes=10, games=1, seed=3).episodes
+
+
 class Deaf(Brittle):
     """A game that does not answer where `Brittle` breaks, not even when it is killed."""
 
