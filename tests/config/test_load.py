@@ -193,9 +193,13 @@ def test_another_trainer_takes_over_what_was_written_of_the_network_and_no_defau
         default_settings: {trainer_type: appo, network_settings: {hidden_units: 32, memory: {memory_size: 16}}}
         behaviors: {A: {trainer_type: ppo}}
     """)
+    assert run.behaviors["A"].time_horizon == 64
     network = run.behaviors["A"].network_settings
     assert (network.hidden_units, network.activation, network.encoding) == (32, "swish", "joint")
     assert network.memory is not None and (network.memory.memory_size, network.memory.kind) == (16, "lstm")
+    other = "default_settings: {trainer_type: %s}\nbehaviors: {A: {trainer_type: appo}}"
+    assert load(other % "ppo").behaviors["A"].time_horizon == 32
+    assert load(other % "ppo, time_horizon: 64").behaviors["A"].time_horizon == 64
 
 
 def test_a_schedule_out_of_default_settings_is_not_copied_again(load) -> None:

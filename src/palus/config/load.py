@@ -23,6 +23,7 @@ from palus.config.retired import retire_old_keys
 from palus.config.run_file import RunFile
 from palus.config.source import Source, Tree, apply_overrides, parse_tree, read_source
 from palus.config.trainer import HYPERPARAMETERS, AnyBehavior, Behavior
+from palus.config.trainer import TRAINERS as BEHAVIORS
 from palus.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -217,14 +218,20 @@ def under_defaults(behavior: Tree, defaults: Behavior | None, written: Tree) -> 
 
     defaults: the default settings with every value filled in, as ML-Agents merges them. written: as the file has them.
     A behavior with another trainer takes over only those hyperparameters and numbers of the network that were written,
-    and that its trainer has; ML-Agents takes all and then stumbles over the ones that the trainer does not know.
+    and that its trainer has, and no default where its trainer has another (`time_horizon`); ML-Agents takes all and
+    then stumbles over those that the trainer does not know.
     """
     if defaults is None:
         return behavior
     base = plain(defaults)
     trainer = behavior.get("trainer_type", defaults.trainer_type)
     if trainer != defaults.trainer_type and trainer in TRAINERS:
-        base = {key: value for key, value in base.items() if key in Behavior.model_fields}  # without appo's own
+        there, here = type(defaults).model_fields, BEHAVIORS[trainer].model_fields
+        base = {  # without keys and defaults of the other trainer's own
+            key: value
+            for key, value in base.items()
+            if key in here and (key in written or here[key].default == there[key].default)
+        }
         base |= {name: _only(base[name], written.get(name)) for name in ("hyperparameters", "network_settings")}
         known = HYPERPARAMETERS[trainer].model_fields
         base["hyperparameters"] = {key: value for key, value in base["hyperparameters"].items() if key in known}
