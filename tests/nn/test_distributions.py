@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from palus.nn.distributions import Distribution, mode, sample, sample_side_by_side
+from palus.nn.distributions import Distribution, likeliest, mode, sample, sample_side_by_side
+from palus.nn.graph import FORBIDDEN
 from palus.types import ActionSpec, Continuous, Discrete
 
 MIXED = ActionSpec((Discrete(3), Continuous(2), Discrete(2)))
@@ -83,3 +84,34 @@ def test_symmetric_kl_by_hand() -> None:
 
 def test_the_mode_is_the_likeliest_choice_and_the_mean() -> None:
     np.testing.assert_array_equal(mode(ROW[None], MIXED), [[1.0, 0.5, -2.0, 0.0]])
+
+
+def test_numbers_of_different_parts_are_drawn_apart() -> None:
+    spec = ActionSpec((Continuous(1), Discrete(2), Continuous(1)))
+    actions, _, _ = sample(np.zeros((20000, 6), np.float32), spec, 1, 7, np.arange(20000))
+    assert abs(np.corrcoef(actions[:, 0], actions[:, 2])[0, 1]) < 0.03
+
+
+def test_deviations_are_limited_where_draws_are_made_as_where_they_are_learned_from() -> None:
+    """To 10,000 and to 1 / 10,000."""
+    spec, parameters = ActionSpec((Continuous(2),)), np.tile(np.float32([0, 0, 50, -50]), (5000, 1))
+    actions, log_probs, entropies = sample(parameters, spec, 1, 7, np.arange(5000))
+    np.testing.assert_allclose(actions.std(0), [1e4, 1e-4], rtol=0.05)
+    learned = Distribution(torch.from_numpy(parameters), spec)
+    np.testing.assert_allclose(log_probs, learned.log_probs(torch.from_numpy(actions)), atol=1e-4)
+    np.testing.assert_allclose(entropies, learned.entropy(), atol=1e-5)
+
+
+def test_the_likeliest_action_comes_with_its_own_probability() -> None:
+    actions, log_probs, entropies = likeliest(ROW[None], MIXED, 0, 0, np.arange(1))
+    np.testing.assert_array_equal(actions, mode(ROW[None], MIXED))
+    c = 0.5 * math.log(2 * math.pi)  # densities of deviations 1 and 1/2 at their means
+    of_choices = 1 - math.log(1 + math.e + 1 / math.e), -math.log(1 + math.exp(-2))
+    np.testing.assert_allclose(log_probs, [[of_choices[0], -c, math.log(2) - c, of_choices[1]]], rtol=1e-5)
+    np.testing.assert_allclose(entropies, sample(ROW[None], MIXED, 0, 0, np.arange(1))[2], rtol=1e-5)
+
+
+def test_a_forbidden_choice_has_no_part_in_what_is_uniform() -> None:
+    logits = torch.tensor([[math.log(0.75), FORBIDDEN, math.log(0.25)]])
+    found = Distribution(logits, ActionSpec((Discrete(3),))).symmetric_kl()
+    assert found.item() == pytest.approx(math.log(3) / 8)  # as of the two choices alone, above
