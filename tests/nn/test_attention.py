@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from palus.config.network import NetworkSettings
 from palus.nn.attention import AttentionCritic, action_features
 from palus.nn.network import Network
-from palus.nn.small_attention import HEADS, embed, embed_formula
+from palus.nn.small_attention import HEADS, SelfAttention, embed, embed_formula
 from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete
 
 SPEC, G, M = BehaviorSpec.of_vectors("Team", (4, 7), (3, 2)), 3, 9
@@ -161,6 +161,22 @@ def test_slopes_of_slopes_of_embeddings_are_those_of_torchs_operators():
         return torch.autograd.grad(sum(slope.square().sum() for slope in slopes), parts)
 
     for own, right in zip(penalty(embed), penalty(embed_formula), strict=True):
+        torch.testing.assert_close(own, right, atol=1e-4, rtol=1e-4)
+
+
+def test_slopes_of_slopes_through_attention_are_those_of_torchs_operators():
+    """Two sets of three, of which one member is absent, and three of whom nobody is there."""
+    torch.manual_seed(0)
+    layer, parts = SelfAttention(8), [torch.randn(2, n, 8).requires_grad_() for n in (1, 3)]
+    sets, present = torch.tensor([[0, 1, 2], [3, 1, 2]]), torch.tensor([[True, True, False], [False, False, False]])
+    given = [*parts, *layer.parameters()]
+
+    def penalty(compiled):
+        layer.compiled = compiled
+        slopes = torch.autograd.grad(layer(parts, sets, present)[..., 0].square().sum(), given, create_graph=True)
+        return torch.autograd.grad(sum(slope.square().sum() for slope in slopes), given)
+
+    for own, right in zip(penalty(True), penalty(False), strict=True):
         torch.testing.assert_close(own, right, atol=1e-4, rtol=1e-4)
 
 

@@ -98,3 +98,23 @@ def test_moments_of_another_size_are_refused(name: str) -> None:
     arrays = RunningMoments(2).arrays("") | {name: np.ones(3)}
     with pytest.raises(ValueError, match="expected 2"):
         RunningMoments(2).load_arrays(arrays, "")
+
+
+def test_a_copy_goes_on_as_the_moments_would_have() -> None:
+    one = RunningMoments(1)
+    one.update(np.array([4.0]), np.array([2.0]), 9)
+    other = one.copy()
+    for each in (one, other):
+        each.update(np.array([1.0]), np.array([0.0]), 5)
+    assert (one.mean, one.variance, one.count) == (other.mean, other.variance, other.count)
+
+
+def test_what_was_captured_reads_the_newest_moments() -> None:
+    """From the memory that it was captured with."""
+    scaler, rows = ObservationScaler((2,), 1.0, True), np.array([[3.0, 5.0]], np.float32)
+    scaler.move(torch.device("cpu"))
+    assert scaler._there is not None
+    captured = scaler._there
+    scaler.update(np.array([[2.0, 4.0], [4.0, 8.0]], np.float32), np.arange(2))
+    found = torch.addcmul(captured[1], torch.from_numpy(rows), captured[0])
+    torch.testing.assert_close(found, scaler(rows, np.array([0]), torch.float32))
