@@ -31,6 +31,14 @@ def test_steps_equal_torch_adam():
     torch.testing.assert_close(ours.master, theirs.detach(), atol=2e-6, rtol=1e-4)
 
 
+def test_moments_of_another_size_are_refused():
+    small, large = (Adam(FlatParameters(layers(size), torch.float32)) for size in ((2, 3), (3, 3)))
+    own, others = large.state_dict(), small.state_dict()
+    for name in ("mean", "square"):
+        with pytest.raises(ValueError, match=r"moments of .* numbers; expected \(12,\)"):
+            large.load_state_dict(own | {name: others[name]})
+
+
 def test_the_working_copy_follows_the_master():
     network = layers((2, 3))
     torch.nn.init.zeros_(network[0].bias)

@@ -182,3 +182,17 @@ def test_a_path_that_is_slower_here_is_warned_of_with_both_rates(monkeypatch):
     assert slowness(*choose("bf16")) is None
     assert slowness(*choose("auto")) is None
     assert "as the run file says" in explain(*choose("bf16")) and "fastest of" in explain(*choose("auto"))
+
+
+def test_a_quarter_faster_is_worth_a_warning_and_less_is_not():
+    slow, near, far = (MatmulPath(*own, FP32) for own in (("highest", 100.0), ("medium", 124.0), ("bf16", 126.0)))
+    assert slowness(slow, [slow, near]) is None
+    told = slowness(slow, [slow, near, far])
+    assert told is not None and told.startswith("palus.matmul highest makes 100 GFLOP/s on one thread here, bf16 126: ")
+
+
+def test_ranks_may_name_the_setting_that_keeps_fp32():
+    """What one of them has found is taken by all."""
+    for exact in ("highest", "medium"):
+        MatmulPath("highest", 1.0, 0.0).activate(exact=exact)
+        assert torch.get_float32_matmul_precision() == exact
