@@ -100,6 +100,25 @@ def test_padding_and_cut_memory_change_no_mean():
     assert tags[0] == pytest.approx(tags[1], rel=1e-4, abs=1e-6)
 
 
+class Mates(Recall):
+    """Two of a group, who are asked nothing of each other."""
+
+    group_size = 2
+
+
+@pytest.mark.parametrize(
+    ("make", "toy", "batch", "steps"), [(PPO, Recall(4), 8, 4), (PPO, Recall(4), 7, 8), (POCA, Mates(8), 16, 4)]
+)
+def test_a_minibatch_has_as_many_decisions_as_the_run_file_says_in_whole_sequences(make, toy, batch, steps):
+    """Of four rows, or groups of two, eight decisions each are eight sequences of four."""
+    sizes = "hyperparameters.num_epoch=1", f"hyperparameters.batch_size={batch}"
+    trainer = "ppo" if make is PPO else "poca"
+    settings = behavior_of(trainer, "network_settings.memory={memory_size: 8, sequence_length: 4}", *sizes)
+    learner = make(settings, toy.spec, torch.float32, 0)
+    learner.update(Play(learner, toy).collect(), 0)
+    assert learner.network.version == steps
+
+
 @pytest.mark.parametrize(("make", "trainer"), [(PPO, "ppo"), (POCA, "poca")])
 def test_a_saved_learner_continues_bit_for_bit(make, trainer):
     settings = ("network_settings.memory={memory_size: 8, sequence_length: 3}", "network_settings.normalize=true")

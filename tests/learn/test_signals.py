@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from readable import NUMBERS, SHARP, SPEC, behavior_of, readable_ppo, two_matches
+from readable import NUMBERS, SHARP, SPEC, behavior_of, readable_ppo, rollout, two_matches
 
 from palus.config import load_run
 from palus.config.trainer import Curiosity, Gail, Rnd
@@ -298,6 +298,17 @@ def test_each_signal_has_values_a_discount_and_a_strength_of_its_own(goes_on: bo
     np.testing.assert_allclose(advantages[:, :2], both, atol=1e-3)
 
 
+def paying_poca(goes_on: bool) -> POCA:
+    """V and b are 2 and 8, whatever is seen."""
+    learner = POCA(behavior_of("poca", RND), SPEC, torch.float32, 0)
+    learner.network.weights.load(torch.zeros_like(learner.network.weights.master))
+    head = learner.network.weights.tensors["critic.head.bias"]
+    with torch.no_grad():
+        head[0], head[1] = 2.0, 8.0
+    learner.signals["rnd"] = Paying(goes_on)
+    return learner
+
+
 def test_ppo_teaches_its_signals_with_its_own_minibatches_and_tells_of_them() -> None:
     learner = paying_ppo(True)
     found = learner.update(two_matches(), 0)
@@ -309,14 +320,21 @@ def test_ppo_teaches_its_signals_with_its_own_minibatches_and_tells_of_them() ->
     assert found["Policy/Extrinsic Value Estimate"] == pytest.approx(42 / 11, rel=1e-3)
 
 
+@pytest.mark.parametrize(("make", "trainer"), [(PPO, "ppo"), (POCA, "poca")])
+def test_signals_learn_nothing_from_what_fills_up_the_last_sequence(make: Any, trainer: str) -> None:
+    """Three decisions are a sequence of two and one of one."""
+    whole = "hyperparameters.batch_size=16", "hyperparameters.buffer_size=16"
+    memory = "network_settings.memory={memory_size: 8, sequence_length: 2}"
+    learner = make(behavior_of(trainer, RND, memory, *whole), SPEC, torch.float32, 0)
+    learner.signals["rnd"] = signal = Paying(False)
+    empty = np.zeros((4, learner.network.state_size), np.float32)
+    learner.update(replace(two_matches(), states=empty, last_states=empty, final_states=empty[:3]), 0)
+    assert signal.learned == [11]
+
+
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_a_group_is_paid_the_sum_of_its_members_and_runs_on_into_its_next_episode(goes_on: bool) -> None:
-    learner = POCA(behavior_of("poca", RND), SPEC, torch.float32, 0)
-    learner.network.weights.load(torch.zeros_like(learner.network.weights.master))
-    head = learner.network.weights.tensors["critic.head.bias"]
-    with torch.no_grad():
-        head[0], head[1] = 2.0, 8.0  # V and b, whatever is seen
-    learner.signals["rnd"] = Paying(goes_on)
+    learner = paying_poca(goes_on)
     batch = learner.batch(two_matches())
     np.testing.assert_allclose(batch.values, [[2, 8]] * 6)
     # r = 3 (sum of the members' numbers); G = r + 0.25 (0.5 x 8 + 0.5 G'). Match 0: 27 + 0.25 x 8 = 29 | 15 + 0, or
@@ -327,6 +345,15 @@ def test_a_group_is_paid_the_sum_of_its_members_and_runs_on_into_its_next_episod
     np.testing.assert_allclose(batch.advantages[:, 0], both, atol=1e-3)
     found = learner.update(two_matches(), 0)
     assert "Policy/Rnd Baseline Estimate" in found and sum(learner.signals["rnd"].learned) == 11
+
+
+def test_where_nobody_of_a_group_comes_back_its_return_runs_on_into_nothing() -> None:
+    # Both leave for good at decision 0, where they see 1 and 2: 3 x 3, and V' is not the 8 of an empty group.
+    gone = rollout(
+        [[1, 2], [0, 0]], [0, 0], [], [[0, 0], [0, 0]], group_rewards=[[0, 0], [0, 0]], terminated=[(0, 0), (0, 1)],
+        truncated=[], absent=[(1, 0), (1, 1)], actions=[[0, 0], [0, 0]], last_absent=(0, 1),
+    )  # fmt: skip
+    np.testing.assert_allclose(paying_poca(True).batch(gone).returns[0], [0, 9], atol=1e-5)
 
 
 def test_what_follows_a_decision_is_the_last_observation_where_it_was_cut_off() -> None:

@@ -180,6 +180,15 @@ def test_nobody_active_nothing_learned(make, trainer):
     assert learner.updates == 0
 
 
+@pytest.mark.parametrize(("make", "trainer"), [(PPO, "ppo"), (POCA, "poca")])
+def test_an_update_takes_what_was_seen_into_the_statistics(make, trainer):
+    learner, data = make(behavior_of(trainer, "network_settings.normalize=true"), SPEC, torch.float32, 0), two_matches()
+    learner.update(data, 0)
+    seen, found = data.observations["obs_0"][:-1][data.active], learner.network.scalers["obs_0"].moments
+    close(found.mean, seen.sum(0) / 12)  # eleven decisions, and the virtual sample of mean 0
+    assert found.count == 12
+
+
 def seen_by(learner, data):
     """What the agents saw, [T B] of them, as the network reads it."""
     return learner.network.inputs({"obs_0": data.observations["obs_0"][:-1].reshape(-1, 8)})
