@@ -117,6 +117,7 @@ def test_a_picture_does_not_depend_on_the_others():
 def test_rows_of_a_kernel_come_in_runs_and_outputs_in_panels():
     assert fits(torch.zeros(32, 4, 8, 8)) and fits(torch.zeros(64, 32, 3, 3))
     assert not fits(torch.zeros(32, 3, 3, 3)) and not fits(torch.zeros(33, 32, 3, 3))
+    assert not fits(torch.zeros(32, 8, 3, 3))  # 72 numbers are no whole panels
 
 
 def test_a_layer_computes_so_where_it_learns_with_its_newest_weights():
@@ -132,3 +133,13 @@ def test_a_layer_computes_so_where_it_learns_with_its_newest_weights():
         assert torch.equal(layer(x), coded(x, weight, layer.bias, 4, 0))
     with torch.inference_mode():
         assert torch.equal(layer(x), F.conv2d(x, weight, layer.bias, 4))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_black_picture_gives_biases_and_gradients_of_the_others_alone(shape):
+    (x, weight, bias, slope), *sides = case(*shape)
+    x[0] = 0.0
+    found = coded(x, weight, bias, *sides)
+    assert torch.equal(found[0], bias[:, None, None].expand_as(found[0]))
+    own, other = (gradients((x, weight, bias, slope), *sides, function=f)[1] for f in (coded, F.conv2d))
+    assert (own - other).norm() <= 8e-4 * other.norm()
