@@ -206,3 +206,25 @@ def test_a_critic_that_remembers_by_its_own_pictures_keeps_its_policy_exact(monk
     for critic, memory, acts in (("separate", {}, False), ("separate", None, True), ("shared", {}, True)):
         settings = AppoNetworkSettings(memory=memory)
         assert Network(SPEC, settings, None, critic=critic).act_in_int8() is acts  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("exact", "largest"), [(255, 255), (127, 127), (126, 0)])
+def test_the_largest_factor_is_the_largest_with_which_sums_are_exact(
+    exact: int, largest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def product(weight: torch.Tensor, bias: torch.Tensor, given: Grid) -> Any:
+        return lambda codes: codes.clamp(max=exact).float() @ weight.T
+
+    monkeypatch.setattr(int8, "_product", product)
+    assert largest_factor.__wrapped__() == largest
+
+
+@needs_products
+def test_the_gain_is_by_the_best_of_all_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of int8 2 seconds, of fp32 3."""
+    policy = network("convnet_simple", monkeypatch)
+    monkeypatch.setattr(int8, "TIMED", 3)
+    seconds = {True: iter([9.0, 2.0, 4.0]), False: iter([5.0, 7.0, 3.0])}
+    monkeypatch.setattr(int8, "_seconds", lambda encode, x: next(seconds[isinstance(encode, int8._Packed)]))
+    assert policy.int8 is not None
+    assert policy.int8.gain({"obs": PICTURE.shape}) == 1.5
