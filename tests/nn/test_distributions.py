@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from palus.nn.distributions import Distribution, likeliest, mode, sample, sample_side_by_side
+from palus.nn.distributions import Distribution, likeliest, mode, sample, sample_side_by_side, told
 from palus.nn.graph import FORBIDDEN
 from palus.types import ActionSpec, Continuous, Discrete
 
@@ -115,3 +115,12 @@ def test_a_forbidden_choice_has_no_part_in_what_is_uniform() -> None:
     logits = torch.tensor([[math.log(0.75), FORBIDDEN, math.log(0.25)]])
     found = Distribution(logits, ActionSpec((Discrete(3),))).symmetric_kl()
     assert found.item() == pytest.approx(math.log(3) / 8)  # as of the two choices alone, above
+
+
+def test_games_are_told_numbers_of_their_range_and_what_was_drawn_stays() -> None:
+    spec = ActionSpec((Discrete(3), Continuous(2, -1.0, 3.0)))
+    drawn = np.float32([[2.0, 5.0, -0.5]])
+    assert told(drawn, spec, squash=False).tolist() == [[2.0, 3.0, -0.5]]
+    wide = [2.0, 1 + 2 * math.tanh(5.0), 1 - 2 * math.tanh(0.5)]  # -1 to 3 lies 2 around 1
+    np.testing.assert_allclose(told(drawn, spec, squash=True), [wide], atol=1e-6)
+    assert drawn.tolist() == [[2.0, 5.0, -0.5]]

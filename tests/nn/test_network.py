@@ -265,6 +265,15 @@ def test_a_learned_deviation_is_a_weight_of_its_own() -> None:
     assert parameters[:, 3:5].abs().max() <= 0.5
 
 
+def test_deviations_of_what_is_squashed_are_limited_from_above_as_in_ml_agents() -> None:
+    policy = network(squash=True, **TINY)
+    with torch.no_grad():
+        bias = policy.weights.tensors["action_parameterization.distribution_linear.bias"]
+        bias[5], bias[6] = 50.0, -50.0
+    parameters = act(policy, observations(SMALL, 6))[0]
+    assert (parameters[:, 5] == 2.0).all() and (parameters[:, 6] < -40.0).all()
+
+
 def test_the_same_seed_gives_the_same_weights_and_leaves_torchs_generator_alone() -> None:
     torch.manual_seed(5)
     first = network(initialization="torch", **TINY).arrays()
