@@ -245,6 +245,16 @@ def test_an_update_follows_the_gradient_of_the_loss_as_printed(make, trainer, th
     torch.testing.assert_close(moved, -0.01 * expected[expected.abs() > 1e-3].sign(), atol=1e-5, rtol=1e-3)
 
 
+def test_the_policy_loss_is_reported_by_its_size():
+    # Advantages 1 and -3 become 1 and -1, ratios are 1.25 and 1: -(min(1.25, 1.2) - 1) / 2 = -0.1
+    data = rollout(
+        [[1, 1]], [0, 0], [], [[1, -1]], group_rewards=[[0, 0]], terminated=[(0, 0), (0, 1)], truncated=[], absent=[],
+        actions=[[0, 0]], ratios=[[1.25, 1.0]], last_absent=(0, 1),
+    )  # fmt: skip
+    found = readable_ppo("hyperparameters.epsilon=0.2").update(data, 0)
+    assert found["Losses/Policy Loss"] == pytest.approx(0.1, abs=1e-4)
+
+
 def test_estimates_reported_are_means_over_the_active():
     ppo, poca = readable_ppo().update(two_matches(), 0), readable_poca().update(two_matches(), 0)
     assert ppo["Policy/Extrinsic Value Estimate"] == pytest.approx(42 / 11, abs=1e-4)

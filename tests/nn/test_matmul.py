@@ -196,3 +196,15 @@ def test_ranks_may_name_the_setting_that_keeps_fp32():
     for exact in ("highest", "medium"):
         MatmulPath("highest", 1.0, 0.0).activate(exact=exact)
         assert torch.get_float32_matmul_precision() == exact
+
+
+@pytest.mark.parametrize("error", [FP32, ROUNDED])
+def test_to_find_what_keeps_fp32_leaves_the_precision_as_it_was(monkeypatch, error):
+    monkeypatch.setattr(matmul, "_error", lambda *_: error)
+    exact_setting.cache_clear()
+    try:
+        torch.set_float32_matmul_precision("high")
+        assert exact_setting() == ("medium" if error == FP32 else "highest")
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        exact_setting.cache_clear()
