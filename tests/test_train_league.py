@@ -157,6 +157,20 @@ def test_a_snapshot_that_a_kill_left_is_not_taken_for_another_behaviors_of_the_s
     assert two.saving.find(2) == tmp_path / "run" / "Keeper" / "snapshots" / "snapshot-00002.npz"
 
 
+def test_snapshots_that_nobody_meets_any_more_leave_the_memory(tmp_path: Path) -> None:
+    """And the newest file alone is kept there, to be loaded next."""
+    parts = Run(penalties(tmp_path, "behaviors.Striker.self_play.save_steps=40"))
+    while parts.league.snapshot_count < 12:
+        parts.iterate()
+    policies, needed = parts.collector.policies, parts.league.needed(parts.in_play)
+    held = {policy - FROZEN for policy in policies.known if policy >= FROZEN}
+    assert {policy - FROZEN for policy in policies.retired} == held - needed  # go with the next rollout
+    assert max(needed) in held and len(held) < 10
+    newest = parts.league.snapshot_count - 1
+    assert [*parts.saving._held] == [parts.saving.find(newest)]
+    parts.close()
+
+
 @pytest.mark.parametrize("collector", ["in_process", "workers"])
 def test_a_free_for_all_of_three_trains_and_is_rated(tmp_path: Path, collector: str) -> None:
     play = {**PLAY, "team_change": 200, "play_against_latest_model_ratio": 0.0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,17 @@ def test_each_behavior_has_a_population_of_its_own(tmp_path: Path) -> None:
     origins = [parts.book.records[pool.origin or 0].behavior for pool in parts.league.pools.values()]
     assert origins == ["Striker"] * 2 + ["Keeper"] * 3
     parts.close()
+
+
+def test_the_slowest_of_those_who_learn_says_how_far_a_run_is_and_that_of_a_behavior_when_it_is_saved() -> None:
+    steps = [("Striker", 250), ("Striker", 120), ("Striker", 390), ("Keeper", 310), ("Idle", 0)]
+    goal = {"Striker": 1000, "Keeper": 900, "Idle": 0}
+    trainees = [SimpleNamespace(name=n, step=s, behavior=SimpleNamespace(max_steps=goal[n])) for n, s in steps]
+    settings = {name: SimpleNamespace(checkpoint_interval=100) for name in ("Striker", "Keeper", "Idle")}
+    parts: Any = SimpleNamespace(trainees=trainees, run=SimpleNamespace(behaviors=settings))
+    assert Run.checkpoints.fget(parts) == {"Striker": 1, "Keeper": 3, "Idle": 0}  # type: ignore[attr-defined]
+    assert Run.step.fget(parts) == 120  # type: ignore[attr-defined]
+    assert not Run.finished.fget(parts)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("kind", ["populations", "roles"])

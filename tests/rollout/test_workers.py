@@ -17,7 +17,7 @@ from counting_policy import CountingPolicy, counting_collector, own, played
 from palus.errors import EnvError
 from palus.nn.place import Placement
 from palus.rollout.buffer import Buffer
-from palus.rollout.plan import usable_cpus
+from palus.rollout.plan import Share, usable_cpus
 from palus.rollout.rollout import FROZEN, Seat
 
 MODES = [
@@ -155,6 +155,12 @@ def test_games_start_out_of_step_and_their_first_episode_does_not_count() -> Non
         for _ in range(18):
             ends += s.collect().episodes
         assert {e.length for e in ends} == {40}
+
+
+@pytest.mark.parametrize(("games", "decisions"), [(6, 4 * 6), (40, 4 * 16)])
+def test_games_are_put_out_of_step_over_as_many_rollouts_as_there_are_games_and_sixteen_at_most(games, decisions):
+    with counting_collector(games, sampling={"workers": 0, "decorrelate": True}) as s:
+        assert s._warm_up == decisions
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -454,6 +460,18 @@ def test_workers_wait_for_their_turn_and_a_core_that_they_leave_is_the_deciding_
             assert {os.sched_getscheduler(pid) for pid in s.pids} == {os.SCHED_BATCH}
             assert sorted(s._thread.submit(os.sched_getaffinity, 0).result()) == kept
             assert sorted(os.sched_getaffinity(0)) == cores
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="affinity is Linux's")
+def test_workers_have_a_core_each_unless_other_ranks_of_this_machine_play_on_the_same_ones() -> None:
+    cores = usable_cpus()
+    if len(cores) < 2:
+        pytest.skip("a machine with one core has no other one")
+    for neighbours, expected in ((1, [[core] for core in cores]), (2, [cores] * len(cores))):
+        share, sampling = Share(0, neighbours, neighbours), {"workers": len(cores)}
+        with counting_collector(4 * len(cores), sampling=sampling, share=share) as s:
+            s.collect()
+            assert [sorted(os.sched_getaffinity(pid)) for pid in s.pids] == expected
 
 
 @pytest.mark.parametrize(("policy", "side_by_side"), [(Meeting(0.05), True), (Meeting(0.05, jostle=0.5), False)])

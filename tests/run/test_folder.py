@@ -98,6 +98,16 @@ def test_a_run_is_replaced_only_by_force_and_resumed_only_where_one_is(folder):
     assert not folder.status.exists()
 
 
+def test_the_log_of_a_game_that_did_not_start_stands_in_no_run_s_way(folder):
+    for name in ("Player-0.log", "Player-12.log"):
+        (folder.root / "run_logs").mkdir(exist_ok=True)
+        (folder.root / "run_logs" / name).write_text("no display")
+        folder.refuse_existing(force=False)
+    (folder.root / "Player-0.log").write_text("mine")
+    with pytest.raises(CheckpointError, match="a run of this id exists"):
+        folder.refuse_existing(force=False)
+
+
 @pytest.mark.parametrize("saved", [False, True])
 def test_two_runs_of_one_id_do_not_train_at_once(folder, saved):
     record(folder, 10)

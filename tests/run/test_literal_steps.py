@@ -90,6 +90,14 @@ def test_even_checkpoints_and_pruning(tmp_path: Path) -> None:
     assert kept(trained(tmp_path / "b", {"MenuToy": often}), "MenuToy") == [3072, 4096]  # 3600 passes with the end
 
 
+def test_a_checkpoint_that_is_due_at_the_end_is_that_of_the_end(tmp_path: Path) -> None:
+    """Due after 1024 and 2048 steps, and the run is over after 2048."""
+    run = trained(tmp_path, {"MenuToy": {"max_steps": 2048, "checkpoint_interval": 1024}})
+    timers = json.loads((run / "run_logs" / "timers.json").read_text())
+    learning = timers["children"]["TrainerController.start_learning"]["children"]
+    assert kept(run, "MenuToy") == [1024, 2048] and learning["RLTrainer._checkpoint"]["count"] == 2
+
+
 def test_a_behavior_s_policy_is_kept_at_its_own_multiples_only(tmp_path: Path) -> None:
     often, seldom = {"checkpoint_interval": 500, "max_steps": 2048}, {"checkpoint_interval": 1500, "max_steps": 2048}
     behaviors = {"BigWallJump": often, "SmallWallJump": seldom}

@@ -184,6 +184,12 @@ def test_what_is_called_a_maximum_is_the_largest_and_lengths_are_in_frames_where
     assert (told["Policy/Lag"], told["Policy/Lag Max"], told["Environment/Episode Length"]) == (4.0, 7.0, 80.0)
 
 
+@pytest.mark.parametrize(("step", "max_steps", "share"), [(0, 2000, 0.0), (500, 2000, 0.25), (0, 0, 1.0)])
+def test_whoever_has_no_steps_to_do_has_done_them_all(step, max_steps, share):
+    """Lessons may wait for its progress."""
+    assert Trainee.progress.fget(SimpleNamespace(step=step, behavior=SimpleNamespace(max_steps=max_steps))) == share
+
+
 def test_the_settings_are_written_once_at_the_start(tmp_path):
     told = Told(tmp_path)
     with told.report:
