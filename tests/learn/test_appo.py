@@ -205,6 +205,7 @@ def test_taking_over_goes_on_from_the_donor_and_makes_what_was_played_too_old() 
     assert torch.equal(one.network.weights.master, two.network.weights.master)
     assert torch.equal(one.generator.get_state(), draws)  # or both would draw alike from now on
     assert one.optimizer.steps == two.optimizer.steps
+    assert one.network.version == 1 + one.behavior.hyperparameters.max_policy_lag
     assert one.update(played, 0) == {}
 
 

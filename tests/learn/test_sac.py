@@ -326,6 +326,7 @@ def test_another_learners_weights_are_taken_over_with_what_it_learned_from_but_n
         assert torch.equal(learner.network.weights.master, donor.network.weights.master)
         assert torch.equal(learner.target.master, donor.target.master)
         assert (learner.learned_until, learner.buffer.size) == (0.0, rows)
+        assert learner.network.version == 1  # of its own: what it played before was by other weights
     assert donor.learned_until == 63.0
 
 

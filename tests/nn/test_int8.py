@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from palus.config.appo import AppoNetworkSettings
+from palus.learn.learner import Learner
 from palus.nn import int8
 from palus.nn.encoders import ResidualBlock
-from palus.nn.int8 import Grid, encode, int8_acting, largest_factor
+from palus.nn.int8 import CALIBRATED_ROWS, Grid, encode, int8_acting, largest_factor
 from palus.nn.layers import Activate, Chain, Convolution
 from palus.nn.network import Network
 from palus.types import ActionSpec, BehaviorSpec, Discrete, ObservationSpec
@@ -166,6 +167,19 @@ def test_new_grids_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(torch.equal(told[k], told[k - 1]) for k in range(3))
     calibrate(policy, 1)
     assert torch.equal(policy.act(pictures(16), states)[2], told[1])
+
+
+def test_a_learner_reads_its_grids_from_the_decisions_that_were_taken() -> None:
+    """Of 3 x 2 decisions those numbered 1 to 4, the last picture of all left out."""
+    seen, told = np.arange(8).reshape(4, 2, 1), list[Any]()
+    network = SimpleNamespace(int8=SimpleNamespace(calibrate=told.append), inputs=lambda x, rows: x["obs"][rows, 0])
+    active = np.array([[False, True], [True, True], [True, False]])
+    rollout: Any = SimpleNamespace(observations={"obs": seen}, active=active)
+    Learner.calibrate(SimpleNamespace(network=network), rollout)  # type: ignore[arg-type]
+    assert len(told[0]) == CALIBRATED_ROWS and np.unique(told[0]).tolist() == [1, 2, 3, 4]
+    rollout.active = np.zeros((3, 2), np.bool_)
+    Learner.calibrate(SimpleNamespace(network=network), rollout)  # type: ignore[arg-type]
+    assert len(told) == 1, "nobody acted"
 
 
 @needs_products

@@ -89,6 +89,35 @@ def test_what_a_group_is_paid_counts_and_a_game_may_tell_lengths_itself() -> Non
     assert paying.mean_length == 100.0
 
 
+class Anew(Countdown):
+    """Whoever is done counts down from 3 again until the other one is done, too."""
+
+    def step(self, actions: Any) -> GameStep:
+        step = super().step(actions)
+        self.first |= step.terminated
+        again = step.terminated & ~self.first.all()
+        self.left[again], self.active[again] = 3, True
+        return replace(step, over=bool(self.first.all()))
+
+    def reset(self, seed: int) -> None:
+        super().reset(seed)
+        self.first = np.zeros(2, np.bool_)
+
+
+class Nothing:
+    """Does nothing, without a memory."""
+
+    state_size = 0
+
+    def __call__(self, observations: Mapping[str, Any], states: Any, episodes: Any, decisions: Any) -> Any:
+        return np.zeros((len(states), 1), np.float32), states
+
+
+def test_of_an_agent_that_goes_on_in_its_game_the_first_episode_counts() -> None:
+    once, anew = (evaluate(game, {"": Nothing()}, episodes=20, games=3, seed=3) for game in (Countdown, Anew))
+    assert anew.episodes == once.episodes and anew.frames > once.frames
+
+
 def test_a_game_without_a_recorder_gives_one_picture_per_decision() -> None:
     pictures: list[Any] = []
     found = evaluate(Countdown, COUNTS, episodes=2, games=3, recorder=pictures.append)

@@ -21,6 +21,7 @@ import palus
 from palus.cli import app
 from palus.config import load_run
 from palus.launch.link import Link
+from palus.learn.learner import Learner
 from palus.learn.ranks import ALONE, Ranks
 from palus.progress import PROGRESS, ProgressReader
 from palus.rollout.rollout import Collected, Episode, FinishedMatch, Pace
@@ -305,6 +306,16 @@ def test_what_ranks_brought_is_one_rollout_by_decisions_and_entropies_weigh_by_t
     assert [(e.decision, e.slot) for e in found.episodes] == [(0, 0), (0, 1), (1, 0)]
     assert [(m.decision, m.slot) for m in found.matches] == [(0, 1), (1, 0)]
     assert found.ghost_steps == {"": 7} and found.outdated
+
+
+def test_means_of_ranks_weigh_by_their_decisions_and_who_took_none_has_no_say() -> None:
+    def pooled(*told: tuple[dict[str, float], int]) -> dict[str, float]:
+        learner: Any = SimpleNamespace(ranks=SimpleNamespace(size=len(told), gather=lambda own: [*told]))
+        return Learner.pooled(learner, *told[0])
+
+    assert pooled(({"Policy/Lag": 2.0}, 3), ({}, 0), ({"Policy/Lag": 6.0}, 1)) == {"Policy/Lag": 3.0}
+    assert pooled(({}, 0), ({"Policy/Lag": 6.0}, 1)) == {"Policy/Lag": 6.0}
+    assert pooled(({}, 0), ({}, 0)) == {} and pooled(({"Policy/Lag": 2.0}, 3)) == {"Policy/Lag": 2.0}
 
 
 def test_what_several_ranks_cannot_train_is_refused(tmp_path: Path) -> None:
