@@ -108,6 +108,10 @@ def test_each_behavior_has_a_population_of_its_own(tmp_path: Path) -> None:
     assert all(1 / 1.51 < rate / 0.02 < 1.51 for rate in rates[:2])
     assert all(1 / 1.51 < rate / 0.005 < 1.51 for rate in rates[2:])
     assert rates[1] / rates[0] != pytest.approx(rates[3] / rates[2])  # nor are their draws the same
+    begun = [weights(parts, policy) for policy in range(2)]
+    assert not (begun[0] == begun[1]).all()  # each begins with weights of its own, and would begin anew with them
+    anew = parts.maker.untrained(parts.trainees[1].behavior, parts.spec, "Striker", 1)
+    assert (anew.network.weights.master.numpy() == begun[1]).all()
     for _ in range(18):
         parts.iterate()
     rates = [trainee.learner.behavior.hyperparameters.learning_rate for trainee in parts.trainees]

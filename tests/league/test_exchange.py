@@ -235,6 +235,26 @@ def test_files_of_the_last_checkpoint_stay_on_the_storage_and_those_before_go(tm
     assert {path.name for path in (tmp_path / "book" / "ada" / "files").iterdir()} == there
 
 
+def test_what_came_after_a_part_that_was_told_unnoticed_is_told_with_the_next_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, exchange, create = league(), Exchange(Berth(str(tmp_path), "ada")), Depot.create
+
+    def cut_off(*given: Any) -> bool:
+        create(*given)
+        raise StorageError("the answer never came")
+
+    exchange.seal(made, {0: 1}, {0: 100})
+    with monkeypatch.context() as patch, pytest.raises(StorageError):
+        patch.setattr(Depot, "create", cut_off)
+        exchange.publish(made, lambda number: tmp_path, {})
+    assert told(tmp_path).runs["ada"].step == 1
+    exchange.seal(made, {0: 2}, {0: 100})
+    exchange.publish(made, lambda number: tmp_path, {})
+    record = told(tmp_path).runs["ada"]
+    assert (record.parts, record.step) == (2, 2)
+
+
 def test_a_learner_that_has_begun_anew_is_told_as_such(tmp_path: Path) -> None:
     with run(tmp_path, "ada") as ada:
         go_on(ada, 1)
