@@ -207,6 +207,10 @@ def test_cloning_and_signals_may_come_where_a_run_begins_from_another_and_not_wh
         assert np.array_equal(weights, heir.network.arrays()[name])
     assert str(heir.learned_signals["curiosity"].state_dict()) == str(untaught)
     heir.update(Play(heir, Aim(), T=4).collect(), 0)
+    alike = TRAINERS[trainer](behavior_of(trainer, *settings, one), Aim.spec, torch.float32, 1)
+    alike.begin_from(source.state_dict())
+    trained = [learner.learned_signals["rnd"].state_dict()["trained"]["weights"] for learner in (alike, source)]
+    assert np.array_equal(*trained)  # what the other one has of a signal is taken over with its weights
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)

@@ -287,6 +287,9 @@ def test_each_signal_has_values_a_discount_and_a_strength_of_its_own(goes_on: bo
     values, rewards = learner.replay(data, 1)[0], learner.rewards(data, usable)
     np.testing.assert_allclose(values[..., 1], 2 * values[..., 0], atol=1e-3)
     np.testing.assert_allclose(rewards[..., 1], 3 * values[..., 0] * usable, atol=1e-3)
+    fewer = usable & (np.arange(usable.shape[1]) != 2)
+    paid = learner.pay(learner.learned_signals["rnd"], data, fewer)
+    np.testing.assert_allclose(paid, values[..., 0] * fewer, atol=1e-3)
     advantages, targets = learner.advantages(data, rewards, values)
     # A = 3 n + 0.25 V' - V + 0.125 A', V = 2 n. Row 0: 24 + 0.25 x 8 - 16 = 10 | an end; without one V' = 16:
     # 15 + (4) - 10 = 5 (9) | 3 + 2.5 - 2 + 0.125 A'. Row 1: 3 + 3 - 2 = 4 | absent | an end, and nobody follows: 2

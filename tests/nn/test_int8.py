@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sampled import appo_behavior
 
 from palus.config.appo import AppoNetworkSettings
+from palus.learn.appo import APPO
 from palus.learn.learner import Learner
 from palus.nn import int8
 from palus.nn.encoders import ResidualBlock
@@ -180,6 +182,19 @@ def test_a_learner_reads_its_grids_from_the_decisions_that_were_taken() -> None:
     rollout.active = np.zeros((3, 2), np.bool_)
     Learner.calibrate(SimpleNamespace(network=network), rollout)  # type: ignore[arg-type]
     assert len(told) == 1, "nobody acted"
+
+
+@needs_products
+def test_a_learner_that_goes_on_acts_on_the_grids_that_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(int8, "WORTH_IT", 0.0)
+    behavior = appo_behavior("network_settings.vis_encode_type=convnet_simple", "network_settings.memory=null")
+    one, two = (APPO(behavior, SPEC, torch.float32, seed) for seed in (0, 1))
+    assert one.network.act_in_int8() and two.network.act_in_int8()
+    calibrate(one.network)
+    two.load_state_dict(one.state_dict())
+    told = [learner.network.act(pictures(16), torch.zeros(16, 0))[0] for learner in (one, two)]
+    assert one.network.int8 is not None and one.network.int8.ranges
+    assert torch.equal(*told)
 
 
 @needs_products

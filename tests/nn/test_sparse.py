@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from palus.config.network import Memory, NetworkSettings
 from palus.envs import make
 from palus.envs.protocol import room_for
 from palus.learn.adam import Adam
+from palus.learn.learner import Learner
 from palus.nn.attention import AttentionCritic
 from palus.nn.crowd import act_in_step
 from palus.nn.encoders import VECTORS, reader_of
@@ -204,6 +206,20 @@ def test_rays_in_compact_form_beside_whole_ones_are_unfolded() -> None:
     index = np.arange(2, 7)
     assert network.takes_rays
     assert torch.equal(network.inputs(mixed, index)[VECTORS], network.inputs(whole, index)[VECTORS])
+
+
+@pytest.mark.parametrize(
+    ("network_takes", "compiled", "normalizes", "signals", "takes"),
+    [(True, True, False, {}, True), (False, True, False, {}, False), (False, False, False, {}, True),
+     (True, False, True, {}, False), (True, True, False, {"rnd": None}, False)],
+)  # fmt: skip
+def test_rollouts_hold_rays_in_compact_form_where_neither_statistics_nor_signals_read_them(
+    network_takes: bool, compiled: bool, normalizes: bool, signals: dict[str, None], takes: bool
+) -> None:
+    scalers = {"obs_0": SimpleNamespace(moments=None), "obs_1": SimpleNamespace(moments=normalizes or None)}
+    network, place = SimpleNamespace(takes_rays=network_takes, scalers=scalers), SimpleNamespace(compiled=compiled)
+    learner = SimpleNamespace(network=network, place=place, learned_signals=signals)
+    assert Learner.takes_rays.fget(learner) == takes  # type: ignore[attr-defined]
 
 
 def test_who_acts_beside_others_acts_on_rays_as_alone() -> None:

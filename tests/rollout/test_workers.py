@@ -309,28 +309,28 @@ def test_numbers_reach_the_game_as_each_policy_draws_them_clipped_or_squashed() 
 
 
 def test_a_retired_policy_plays_its_matches_to_their_end() -> None:
-    seats = {"now": FROZEN + 1}
+    seats = {"now": FROZEN}
     loaded = []
 
     def load(policy):
         loaded.append(policy)
-        return CountingPolicy(policy - FROZEN)
+        return CountingPolicy(1 + policy - FROZEN)
 
     def cast(game):
         return [LEARNS[0], Seat(seats["now"], False)]
 
     with counting_collector(4, agents=2, cast=cast, load=load, sampling={"workers": 0}) as s:
         s.collect()
-        assert s.in_play == {FROZEN + 1}
-        seats["now"] = FROZEN + 2
-        s.policies.retired.add(FROZEN + 1)
+        assert s.in_play == {FROZEN}
+        seats["now"] = FROZEN + 1
+        s.policies.retired.add(FROZEN)
         page = s.collect().rollouts[0]
         np.testing.assert_array_equal(page.actions[:, 1, 0], [1, 2, 2, 2])
-        assert s.in_play == {FROZEN + 2} and loaded == [FROZEN + 1, FROZEN + 2]
-        seats["now"] = FROZEN + 1  # its weights have been forgotten
+        assert s.in_play == {FROZEN + 1} and loaded == [FROZEN, FROZEN + 1]
+        seats["now"] = FROZEN  # its weights have been forgotten
         s.collect()
         s.collect()
-        assert loaded == [FROZEN + 1, FROZEN + 2, FROZEN + 1]
+        assert loaded == [FROZEN, FROZEN + 1, FROZEN]
         s.save()  # which ends all matches
         assert s.in_play == set()
 

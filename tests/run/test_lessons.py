@@ -2,6 +2,8 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 from palus.cli import app
 from palus.config import RunFile, load_run
 from palus.rollout.collector import InProcessCollector
+from palus.rollout.rollout import FROZEN, Collected, Episode
 from palus.run.lessons import Lessons
 from palus.train import Run
 from palus.trust import Trust
@@ -136,6 +139,19 @@ def test_seeds_are_counted_from_the_runs_in_the_order_of_the_file() -> None:
         values = load_run("debug", [f"environment_parameters={text}", f"env_settings.seed={seed}"]).lessons()
         seeds = {name: own[0].value.sampler_parameters.seed for name, own in values.items() if name != "a"}
         assert seeds == {"b": first_two[0], "c": 5, "d": first_two[1]}
+
+
+def test_episodes_that_nobody_learned_from_and_outdated_ones_end_no_lesson() -> None:
+    """Those of opponents, and of a learner's own policy in a seat that does not learn."""
+    heard: list[Any] = []
+    lessons = SimpleNamespace(numbers={"size": 0}, advance=lambda progress, told: heard.append((progress, told)))
+    trainee = SimpleNamespace(policy=0, name="Line", progress=0.5, record=SimpleNamespace(reward_of=lambda e: e.reward))
+    run: Any = SimpleNamespace(lessons=lessons, trainees=[trainee])
+    facts = ((0, True, 2.0), (0, False, 9.0), (FROZEN, False, 9.0))
+    episodes = [Episode(0, 0, policy, learned, 1, reward, 0.0) for policy, learned, reward in facts]
+    for outdated in (False, True):
+        Run._teach(run, Collected({}, {}, episodes, [], {}, outdated=outdated))
+    assert heard == [({"Line": 0.5}, [("Line", 2.0)]), ({"Line": 0.5}, [])]
 
 
 PRACTICE = """

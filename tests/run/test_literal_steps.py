@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ import yaml
 
 from palus.config import load_run
 from palus.progress import PROGRESS
-from palus.rollout.rollout import Rollout
-from palus.train import train
+from palus.rollout.rollout import Collected, Episode, Pace, Rollout
+from palus.run.postponed import Postponed
+from palus.run.timers import Timers
+from palus.train import Run, train
 from palus.trust import Trust
 
 
@@ -118,3 +121,22 @@ def test_episodes_count_when_they_end_in_their_rows(episodes: int, at: list[int]
         np.ones(2, np.bool_), {}, numbers[:0], 1, np.zeros((3, 2), np.int32),
     )  # fmt: skip
     assert rollout.pace.ended_after(episodes).tolist() == at
+
+
+def test_a_learner_that_counts_frames_has_episodes_end_after_frames() -> None:
+    """Two rows for three decisions of four frames: the first episode ends after two decisions, the second after six."""
+    told: list[list[float]] = []
+    trainee: Any = SimpleNamespace(
+        policy=0, behavior=SimpleNamespace(max_steps=0), plays_only=False, shown_step=1000,
+        learner=SimpleNamespace(steps_in=lambda decisions, frameskip: decisions * frameskip),
+        record=SimpleNamespace(add=lambda episodes, stats, entropy, at: told.append(at)),
+    )  # fmt: skip
+    episodes = [Episode(0, 0, 0, True, 1, 0.0, 0.0), Episode(0, 0, 0, True, 3, 0.0, 0.0)]
+    pace = Pace(np.array([2, 2, 2]), np.array([1, 0, 1]))
+    run: Any = SimpleNamespace(
+        timers=Timers(), computing=SimpleNamespace(postponed=Postponed(waits=False)), learning_seconds=0.0,
+        spec=SimpleNamespace(frameskip=4),
+    )  # fmt: skip
+    rollout: Any = SimpleNamespace()
+    Run._learn(run, trainee, Collected({0: rollout}, {0: 0.5}, episodes, [], {}, {0: pace}), 0)
+    assert told == [[984.0, 1000.0]]
