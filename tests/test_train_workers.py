@@ -221,6 +221,19 @@ def test_a_population_tunes_what_the_game_pays(tmp_path: Path) -> None:
     resumed.close()
 
 
+def test_what_a_population_tunes_is_paid_from_its_turn_on(tmp_path: Path, monkeypatch) -> None:
+    section = "{size: 2, period: 512, start: 512, mutation_rate: 1.0}"
+    parts, told = Run(run_file(tmp_path, f"behaviors.Recall.population={section}")), dict[int, list[float]]()
+    first = [parts._numbers[k]["shaping.pay"] for k in range(2)]
+    monkeypatch.setattr(parts.collector, "shape_rewards", lambda policy, pays: told.update({policy: list(pays)}))
+    with parts.report:
+        for _ in range(6):
+            parts.iterate()
+    pays = [parts._numbers[k]["shaping.pay"] for k in range(2)]
+    assert pays != first and told == {k: [pay] for k, pay in enumerate(pays)}
+    parts.close()
+
+
 def test_self_play_learns_from_its_own_side_alone_and_goes_on_with_its_past(tmp_path: Path) -> None:
     overrides = (
         "behaviors.Recall.self_play={save_steps: 1024, window: 2, play_against_latest_model_ratio: 0.0}",

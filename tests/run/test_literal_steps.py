@@ -101,6 +101,18 @@ def test_a_checkpoint_that_is_due_at_the_end_is_that_of_the_end(tmp_path: Path) 
     assert kept(run, "MenuToy") == [1024, 2048] and learning["RLTrainer._checkpoint"]["count"] == 2
 
 
+def test_a_run_that_goes_on_saves_at_the_next_multiple(tmp_path: Path) -> None:
+    run = trained(tmp_path, {"MenuToy": {"max_steps": 1024, "checkpoint_interval": 1000}})
+    parts, found = Run(load_run(tmp_path / "run.yaml", ["behaviors.MenuToy.max_steps=4096"]), resume=True), []
+    with parts.report:
+        for _ in range(2):
+            parts.iterate()
+            parts.save_if_due()
+            found.append((parts.step, kept(run, "MenuToy")))
+    assert found == [(1536, [1024]), (2048, [1024, 2048])]
+    parts.close()
+
+
 def test_a_behavior_s_policy_is_kept_at_its_own_multiples_only(tmp_path: Path) -> None:
     often, seldom = {"checkpoint_interval": 500, "max_steps": 2048}, {"checkpoint_interval": 1500, "max_steps": 2048}
     behaviors = {"BigWallJump": often, "SmallWallJump": seldom}
