@@ -55,7 +55,9 @@ def test_a_population_finds_a_learning_rate_where_the_run_files_is_far_too_small
     assert not [*(tmp_path / "run").glob("MenuToy/policy_*/*.onnx")]
 
 
-def test_in_self_play_the_policy_that_loses_to_the_others_takes_over_who_wins(tmp_path: Path) -> None:
+def test_in_self_play_the_policy_that_loses_to_the_others_takes_over_who_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     numbers = PPO["hyperparameters"] | {"learning_rate": 0.02 / 300}
     settings = {"size": 2, "period": 2000, "start": 2400, "replace_fraction": 0.5, "mutation_rate": 1.0}
     behavior = PPO | {
@@ -76,6 +78,10 @@ def test_in_self_play_the_policy_that_loses_to_the_others_takes_over_who_wins(tm
     assert bad.points == pytest.approx(good.points, abs=0.1)  # the other's form is its own now
     assert isinstance(player, ActingPolicy) and player.network is good.learner.network  # as who would be exported
     parts.save()
+    monkeypatch.setattr(parts.league, "points", {0: 0.9, 1: 0.1}.get)
+    parts._compare()
+    player = parts.baselines.player
+    assert isinstance(player, ActingPolicy) and player.network is bad.learner.network  # the better one by now
     parts.close()
     page = json.loads((tmp_path / "run" / "league" / "league.json").read_text())
     assert [row["origin"] for row in page["learners"]] == [better.origin] * 2
