@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from counting_game import DECISION
+from counting_game import DECISION, SEED
 from counting_policy import CountingPolicy, counting_collector, lost, played
 from processes import eventually
 
@@ -62,13 +62,15 @@ def test_a_killed_worker_costs_its_rows_of_one_page() -> None:
         np.testing.assert_array_equal(page.states[:, 0], [0, 0, 4, 4, 0, 0, 4, 4])
 
 
-def test_a_worker_killed_between_pages_costs_nothing() -> None:
+def test_a_worker_killed_between_pages_costs_nothing_and_its_episodes_do_not_come_again() -> None:
     with counting_collector(8) as s:
-        s.collect()
+        before = s.collect().rollouts[0].observations["obs"][0, :, SEED].copy()
         os.kill(s.pids[1], signal.SIGKILL)
         os.waitid(os.P_PID, s.pids[1], os.WEXITED | os.WNOWAIT)
         page = s.collect().rollouts[0]
         assert page.agent_steps == 32 and lost(s) == (1, 0) and dropped(s) == 0
+        others = page.observations["obs"][0, :, SEED] != before
+        np.testing.assert_array_equal(others, [0, 0, 1, 1, 0, 0, 1, 1])  # those of worker 1
 
 
 def test_with_its_only_worker_killed_the_page_is_played_again() -> None:
