@@ -17,6 +17,7 @@ from palus.export.policy_file import find_policies, read_policy
 from palus.league.book import BASELINE
 from palus.rollout.rollout import FROZEN
 from palus.run.baselines import ActingPolicy
+from palus.run.saving import Saving
 from palus.train import Run, train
 from test_train_league import PLAY, TOY, run_file
 
@@ -172,6 +173,13 @@ def test_matches_against_fixed_opponents_are_those_of_the_best_learner_and_half_
         parts.enter({"random": PairingSummary(0.75, (0.5, 1.0), 2, 2, 0, 2, 10.0, None, None)})
     assert parts.book.evaluation == {(1, BASELINE): (3.0, 4)} and parts.book.names == {BASELINE: "random"}
     parts.close()
+
+
+def test_who_has_no_score_yet_is_exported_only_where_nobody_has_one() -> None:
+    scores = [("Striker", None), ("Striker", -3.0), ("Striker", -2.0), ("Keeper", None), ("Keeper", None)]
+    trainees = [SimpleNamespace(name=name, score=score) for name, score in scores]
+    best = Saving.exported.fget(SimpleNamespace(trainees=trainees))  # type: ignore[attr-defined]
+    assert [trainees.index(trainee) for trainee in best] == [2, 3]
 
 
 def test_a_run_is_not_resumed_with_other_roles(tmp_path: Path) -> None:
