@@ -143,7 +143,7 @@ def test_a_learner_that_counts_frames_has_episodes_end_after_frames() -> None:
         learner=SimpleNamespace(steps_in=lambda decisions, frameskip: decisions * frameskip),
         record=SimpleNamespace(add=lambda episodes, stats, entropy, at: told.append(at)),
     )  # fmt: skip
-    episodes = [Episode(0, 0, 0, True, 1, 0.0, 0.0), Episode(0, 0, 0, True, 3, 0.0, 0.0)]
+    episodes = [Episode(0, 0, 0, learned, 1, 0.0, 0.0) for learned in (True, False, True)]  # one does not count
     pace = Pace(np.array([2, 2, 2]), np.array([1, 0, 1]))
     run: Any = SimpleNamespace(
         timers=Timers(), computing=SimpleNamespace(postponed=Postponed(waits=False)), learning_seconds=0.0,
