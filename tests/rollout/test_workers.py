@@ -464,14 +464,19 @@ def test_workers_wait_for_their_turn_and_a_core_that_they_leave_is_the_deciding_
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="affinity is Linux's")
 def test_workers_have_a_core_each_unless_other_ranks_of_this_machine_play_on_the_same_ones() -> None:
-    cores = usable_cpus()
-    if len(cores) < 2:
+    usable = usable_cpus()
+    if len(usable) < 2:
         pytest.skip("a machine with one core has no other one")
-    for neighbours, expected in ((1, [[core] for core in cores]), (2, [cores] * len(cores))):
-        share, sampling = Share(0, neighbours, neighbours), {"workers": len(cores)}
-        with counting_collector(4 * len(cores), sampling=sampling, share=share) as s:
-            s.collect()
-            assert [sorted(os.sched_getaffinity(pid)) for pid in s.pids] == expected
+    cores = usable[:2]
+    os.sched_setaffinity(0, cores)  # a large machine would start many
+    try:
+        for neighbours, expected in ((1, [[core] for core in cores]), (2, [cores, cores])):
+            share = Share(0, neighbours, neighbours)
+            with counting_collector(8, sampling={"workers": 2}, share=share) as s:
+                s.collect()
+                assert [sorted(os.sched_getaffinity(pid)) for pid in s.pids] == expected
+    finally:
+        os.sched_setaffinity(0, usable)
 
 
 @pytest.mark.parametrize(("policy", "side_by_side"), [(Meeting(0.05), True), (Meeting(0.05, jostle=0.5), False)])
