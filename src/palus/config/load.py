@@ -22,12 +22,11 @@ from palus.config.migrate import old_format
 from palus.config.retired import retire_old_keys
 from palus.config.run_file import RunFile
 from palus.config.source import Source, Tree, apply_overrides, parse_tree, read_source
-from palus.config.trainer import HYPERPARAMETERS, AnyBehavior, Behavior
-from palus.config.trainer import TRAINERS as BEHAVIORS
+from palus.config.trainer import HYPERPARAMETERS, TRAINERS, AnyBehavior, Behavior
 from palus.errors import ConfigError
 
 logger = logging.getLogger(__name__)
-TRAINERS = tuple(HYPERPARAMETERS)  # whatever a file holds may be looked for in it
+NAMES = tuple(TRAINERS)  # whatever a file holds may be looked for in it
 
 
 def load_run(
@@ -186,31 +185,31 @@ def name_trainer(at: KeyPath, behavior: Tree) -> tuple[Tree, list[Fault]]:
 
     Whatever is wrong, the returned tree has a valid trainer, the likeliest one, so that the rest can be judged.
     """
-    if behavior.get("trainer_type") in TRAINERS:
+    if behavior.get("trainer_type") in NAMES:
         return behavior, []
     path = (*at, "trainer_type")
     if "trainer_type" not in behavior:
-        slip = [value for key, value in behavior.items() if near_name(key, ["trainer_type"]) and value in TRAINERS]
+        slip = [value for key, value in behavior.items() if near_name(key, ["trainer_type"]) and value in NAMES]
         if slip:  # the misspelt key is reported as such
             return behavior | {"trainer_type": slip[0]}, []
         if "hyperparameters" not in behavior:
             return behavior | {"trainer_type": "ppo"}, []
         likeliest = _likeliest(behavior["hyperparameters"])
-        text = f"missing; hyperparameters need it; expected one of {', '.join(TRAINERS)}"
+        text = f"missing; hyperparameters need it; expected one of {', '.join(NAMES)}"
         return behavior | {"trainer_type": likeliest}, [Fault(path, text)]
     given = behavior["trainer_type"]
-    near = near_name(str(given), TRAINERS)
+    near = near_name(str(given), NAMES)
     hint = f"; did you mean {near}?" if near else ""
     likeliest = near or _likeliest(behavior.get("hyperparameters"))
     hint = hint or ("; a class of your own stands in palus.trainers" if ":" in str(given) else "")
-    text = f"expected one of {', '.join(TRAINERS)}, found {found(given)}{hint}"
+    text = f"expected one of {', '.join(NAMES)}, found {found(given)}{hint}"
     return behavior | {"trainer_type": likeliest}, [Fault(path, text)]
 
 
 def _likeliest(hyperparameters: object) -> str:
     """The trainer that knows most of the keys."""
     keys = set(hyperparameters) if isinstance(hyperparameters, dict) else set()
-    return max(TRAINERS, key=lambda trainer: len(keys & set(HYPERPARAMETERS[trainer].model_fields)))
+    return max(NAMES, key=lambda trainer: len(keys & set(HYPERPARAMETERS[trainer].model_fields)))
 
 
 def under_defaults(behavior: Tree, defaults: Behavior | None, written: Tree) -> Tree:
@@ -225,8 +224,8 @@ def under_defaults(behavior: Tree, defaults: Behavior | None, written: Tree) -> 
         return behavior
     base = plain(defaults)
     trainer = behavior.get("trainer_type", defaults.trainer_type)
-    if trainer != defaults.trainer_type and trainer in TRAINERS:
-        there, here = type(defaults).model_fields, BEHAVIORS[trainer].model_fields
+    if trainer != defaults.trainer_type and trainer in NAMES:
+        there, here = type(defaults).model_fields, TRAINERS[trainer].model_fields
         base = {  # without keys and defaults of the other trainer's own
             key: value
             for key, value in base.items()
