@@ -103,10 +103,7 @@ def run_table(processors: list[tuple[Processor, Json]]) -> str:
     for processor, report in processors:
         cells = [processor.name]
         for trainer in NAMES:
-            one, two = (
-                median(throughput_table.wall_rates(pooled(report["two_cores"], trainer=trainer, threads=threads)))
-                for threads in (1, 2)
-            )
+            one, two = throughput_table.on_one_and_two(report, trainer)
             cells.append(f"{two / one:.2f}")
         starts = [s["seconds"] for s in report["starts"] if (s["trainer"], s["caches"]) == ("ppo", "warm")]
         cells.append(f"{median(s['first_gradient_step'] for s in starts):.1f}")
@@ -157,6 +154,8 @@ def page(processors: list[tuple[Processor, Json]]) -> str:
     ]
     for processor, report in processors:
         parts.append(f"**{processor.name}** ([tables]({processor.training}/throughput.md)). {caption(report)}")
+        if processor.doom:
+            parts.append(f"Doom ([table]({processor.doom}/doom-throughput.md)). {caption(read(processor.doom))}")
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 

@@ -106,14 +106,17 @@ def wall_table(report: Json) -> str:
     """Trained agent-steps per second on one and two threads."""
     rows = []
     for trainer, path in dict.fromkeys((m["trainer"], m["path"]) for m in report["two_cores"]):
-        one, two = (
-            median(wall_rates(pooled(report["two_cores"], trainer=trainer, path=path, threads=threads)))
-            for threads in (1, 2)
-        )
+        one, two = on_one_and_two(report, trainer)
         loads = [load for m in report["two_cores"] if m["trainer"] == trainer for load in m["load"]]
         name = f"{NAMES[trainer]}, {precision(report, path)}"
         rows.append([name, f"{one:,.0f}", f"{two:,.0f}", f"{two / one:.2f}", f"{min(loads):.1f} to {max(loads):.1f}"])
     return table(["trained agent-steps per second", "one thread", "two threads", "ratio", "load average"], rows)
+
+
+def on_one_and_two(report: Json, trainer: str) -> tuple[float, float]:
+    """Trained agent-steps per second on one thread and on two, by the path that `auto` takes."""
+    one, two = (median(wall_rates(pooled(report["two_cores"], trainer=trainer, threads=threads))) for threads in (1, 2))
+    return one, two
 
 
 def start_table(report: Json) -> str:
