@@ -134,9 +134,9 @@ def test_the_slowest_of_those_who_learn_says_how_far_a_run_is_and_that_of_a_beha
     trainees = [SimpleNamespace(name=n, step=s, behavior=SimpleNamespace(max_steps=goal[n])) for n, s in steps]
     settings = {name: SimpleNamespace(checkpoint_interval=100) for name in ("Striker", "Keeper", "Idle")}
     parts: Any = SimpleNamespace(trainees=trainees, run=SimpleNamespace(behaviors=settings))
-    assert Run.checkpoints.fget(parts) == {"Striker": 1, "Keeper": 3, "Idle": 0}  # type: ignore[attr-defined]
-    assert Run.step.fget(parts) == 120  # type: ignore[attr-defined]
-    assert not Run.finished.fget(parts)  # type: ignore[attr-defined]
+    assert Run.checkpoints.fget(parts) == {"Striker": 1, "Keeper": 3, "Idle": 0}
+    assert Run.step.fget(parts) == 120
+    assert not Run.finished.fget(parts)
 
 
 @pytest.mark.parametrize("kind", ["populations", "roles"])
@@ -178,7 +178,7 @@ def test_matches_against_fixed_opponents_are_those_of_the_best_learner_and_half_
 def test_who_has_no_score_yet_is_exported_only_where_nobody_has_one() -> None:
     scores = [("Striker", None), ("Striker", -3.0), ("Striker", -2.0), ("Keeper", None), ("Keeper", None)]
     trainees = [SimpleNamespace(name=name, score=score) for name, score in scores]
-    best = Saving.exported.fget(SimpleNamespace(trainees=trainees))  # type: ignore[attr-defined]
+    best = Saving.exported.fget(SimpleNamespace(trainees=trainees))
     assert [trainees.index(trainee) for trainee in best] == [2, 3]
 
 

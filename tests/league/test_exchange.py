@@ -199,21 +199,6 @@ def test_visitors_have_ids_of_their_own_and_those_of_one_learner_its_number(tmp_
     assert [(visitor.learner, visitor.policy - MEMBERS - 4096) for visitor in new] == [(-2, 5), (-4, 6)]
 
 
-def test_a_snapshot_that_sees_something_else_or_is_none_is_not_met(tmp_path: Path) -> None:
-    snapshot = Publication("bob", 0, 0, "DuelToy", "main", None, 1, 0, 1200.0, "0" * 64)
-    with run(tmp_path, "ada") as ada:
-        write_policy(tmp_path / "snapshot.npz", ada.trainees[0].policy_file(ada.spec))
-        data, saving = (tmp_path / "snapshot.npz").read_bytes(), ada.saving
-        assert saving.misfit(data, snapshot) is None
-        assert str(saving.misfit(data[:100], snapshot)).startswith("bob/0: ")
-        (kind,) = ada.spec.behaviors
-        here = replace(kind, observations=(ObservationSpec("obs_0", (9,)),))
-        saving.spec = replace(ada.spec, behaviors=(here,))
-        assert str(saving.misfit(data, snapshot)).startswith(
-            "bob/0: sees or does something else than DuelToy does here"
-        )
-
-
 def test_a_checkpoint_tells_the_largest_window_of_its_behaviors(tmp_path: Path) -> None:
     sizes = {"Striker": 3, "Goalie": 7}
     contenders = [Contender(k, name, SelfPlay(window=sizes[name])) for k, name in enumerate(sizes)]
@@ -402,19 +387,24 @@ def test_a_snapshot_that_is_dropped_while_others_are_fetched_ends_no_visit(
         assert names(bob) and warned == ["damaged. Training goes on; a later checkpoint tries again."]
 
 
-def test_a_snapshot_of_another_run_that_no_network_can_be_made_of_is_not_met(tmp_path: Path) -> None:
+def test_a_snapshot_of_another_run_that_cannot_play_here_is_not_met(tmp_path: Path) -> None:
+    theirs = Publication("bob", 0, 0, "DuelToy", "main", None, 1, 0, 1200.0, "0" * 64)
     with run(tmp_path, "ada") as ada:
         file, path = ada.trainees[0].policy_file(ada.spec, 7), tmp_path / "snapshot.npz"
-        theirs: Any = SimpleNamespace(name="bob/DuelToy-7", behavior="DuelToy")
 
         def complaint(**changes: Any) -> str | None:
             write_policy(path, replace(file, **changes))
             return ada.saving.misfit(path.read_bytes(), theirs)
 
-        assert complaint() is None
         (name, *_), small = file.arrays, (ObservationSpec("eye", (3, 8, 8), "uint8"),)
         text = np.full(file.arrays[name].shape, "one")
         assert f"weights {name}: no numbers" in str(complaint(arrays={**file.arrays, name: text}))
         assert "8 x 8 are too small" in str(complaint(spec=replace(file.spec, observations=small)))
         wide = (ObservationSpec("obs", (99,)),)
         assert "expected shape" in str(complaint(spec=replace(file.spec, observations=wide)))
+        assert complaint() is None
+        assert str(ada.saving.misfit(path.read_bytes()[:100], theirs)).startswith("bob/0: ")
+        (kind,) = ada.spec.behaviors
+        here = replace(kind, observations=(ObservationSpec("obs_0", (9,)),))
+        ada.saving.spec = replace(ada.spec, behaviors=(here,))
+        assert str(complaint()).startswith("bob/0: sees or does something else than DuelToy does here")

@@ -177,10 +177,10 @@ def test_a_learner_reads_its_grids_from_the_decisions_that_were_taken() -> None:
     network = SimpleNamespace(int8=SimpleNamespace(calibrate=told.append), inputs=lambda x, rows: x["obs"][rows, 0])
     active = np.array([[False, True], [True, True], [True, False]])
     rollout: Any = SimpleNamespace(observations={"obs": seen}, active=active)
-    Learner.calibrate(SimpleNamespace(network=network), rollout)  # type: ignore[arg-type]
+    Learner.calibrate(SimpleNamespace(network=network), rollout)
     assert len(told[0]) == CALIBRATED_ROWS and np.unique(told[0]).tolist() == [1, 2, 3, 4]
     rollout.active = np.zeros((3, 2), np.bool_)
-    Learner.calibrate(SimpleNamespace(network=network), rollout)  # type: ignore[arg-type]
+    Learner.calibrate(SimpleNamespace(network=network), rollout)
     assert len(told) == 1, "nobody acted"
 
 
@@ -234,7 +234,7 @@ def test_a_critic_that_remembers_by_its_own_pictures_keeps_its_policy_exact(monk
     monkeypatch.setattr(int8, "WORTH_IT", 0.0)
     for critic, memory, acts in (("separate", {}, False), ("separate", None, True), ("shared", {}, True)):
         settings = AppoNetworkSettings(memory=memory)
-        assert Network(SPEC, settings, None, critic=critic).act_in_int8() is acts  # type: ignore[arg-type]
+        assert Network(SPEC, settings, None, critic=critic).act_in_int8() is acts
 
 
 @pytest.mark.parametrize(("exact", "largest"), [(255, 255), (127, 127), (126, 0)])

@@ -219,7 +219,7 @@ def test_rollouts_hold_rays_in_compact_form_where_neither_statistics_nor_signals
     scalers = {"obs_0": SimpleNamespace(moments=None), "obs_1": SimpleNamespace(moments=normalizes or None)}
     network, place = SimpleNamespace(takes_rays=network_takes, scalers=scalers), SimpleNamespace(compiled=compiled)
     learner = SimpleNamespace(network=network, place=place, learned_signals=signals)
-    assert Learner.takes_rays.fget(learner) == takes  # type: ignore[attr-defined]
+    assert Learner.takes_rays.fget(learner) == takes
 
 
 def test_who_acts_beside_others_acts_on_rays_as_alone() -> None:

@@ -311,7 +311,7 @@ def test_what_ranks_brought_is_one_rollout_by_decisions_and_entropies_weigh_by_t
 def test_what_a_slot_of_another_rank_keeps_for_its_next_match_is_in_play() -> None:
     collector, league = SimpleNamespace(in_play={3}), SimpleNamespace(staying={4})
     ranks = SimpleNamespace(gather=lambda own: [own, {5}])
-    assert Run.in_play.fget(SimpleNamespace(collector=collector, league=league, ranks=ranks)) == {3, 4, 5}  # type: ignore[attr-defined]
+    assert Run.in_play.fget(SimpleNamespace(collector=collector, league=league, ranks=ranks)) == {3, 4, 5}
 
 
 def test_means_of_ranks_weigh_by_their_decisions_and_who_took_none_has_no_say() -> None:
