@@ -14,7 +14,7 @@ import sys
 PR_SET_PDEATHSIG = 1
 TUNABLES = "glibc.malloc.hugetlb=1"
 """Ask for large pages, where the machine gives them to who asks: engines share a core, and each finds the addresses of
-its small pages forgotten when its turn comes. Worth 4 % of a decision's time with 16 of them on a core."""
+its small pages forgotten when its turn comes."""
 
 
 def main(owner: int, folder: str, engine: str, arguments: list[str]) -> None:
