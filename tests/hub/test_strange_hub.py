@@ -32,10 +32,14 @@ class _Handler(BaseHTTPRequestHandler):
     said: str | None = None
     bomb: bytes | None = None
     etag = "b" * 40
+    page: bytes | None = None
+    xet: str | None = None
     watched: Path | None = None
     seen: ClassVar[list[str]] = []
+    asked: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
+        self.asked.append(self.path)
         if self.watched is not None:
             self.seen.extend(path.name for path in self.watched.iterdir())
         if self.bomb is not None:
@@ -43,14 +47,24 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if self.said is not None:
             body = self.said
+        elif "/tree/" in self.path and self.page is not None:
+            here = f"http://{self.headers['Host']}{self.path.partition('?')[0]}"
+            self._send(self.page, {"Link": f'<{here}?cursor={len(self.asked)}>; rel="next"'})
+            return
         elif "/tree/" in self.path:
-            body = json.dumps([{"type": "file", "path": p, "size": 4, "oid": "b" * 40} for p in HARMLESS + HARMFUL])
+            xet = {"xetHash": self.xet} if self.xet else {}
+            body = json.dumps(
+                [{"type": "file", "path": p, "size": 4, "oid": "b" * 40, **xet} for p in HARMLESS + HARMFUL]
+            )
         elif self.path.startswith("/api/"):
             siblings = [{"rfilename": path} for path in HARMLESS + HARMFUL]
             body = json.dumps({"id": "eve/evil", "sha": self.sha, "siblings": siblings, "private": False, "tags": []})
         else:
             body = "evil"
-        self._send(body.encode(), {"ETag": f'"{self.etag}"', "X-Repo-Commit": "a" * 40})
+        headers = {"ETag": f'"{self.etag}"', "X-Repo-Commit": "a" * 40}
+        if self.xet:
+            headers |= {"X-Xet-Hash": self.xet, "X-Xet-Refresh-Route": "/xet"}
+        self._send(body.encode(), headers)
 
     def _send(self, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(200)
@@ -146,3 +160,24 @@ def test_a_version_that_is_a_path_names_no_file(url: str, tmp_path: Path, monkey
     with pytest.raises(HubError, match=r"the hub calls its version '?.x/../../../../../beside.*; expected no path"):
         fetch("eve/evil", HubTarget(url), tmp_path / "evil")
     assert set(_Handler.seen) <= {"evil"}
+
+
+@pytest.mark.parametrize(("paths", "answers"), [(60, 5), (0, 17)])
+def test_a_list_of_files_without_an_end_is_given_up(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paths: int, answers: int
+) -> None:
+    page = [{"type": "file", "path": f"{n:01000}", "size": 4, "oid": "b" * 40} for n in range(paths)]
+    monkeypatch.setattr(_Handler, "page", json.dumps(page).encode())
+    monkeypatch.setattr(_Handler, "asked", [])
+    monkeypatch.setattr(bounded, "MAX_COPY_BYTES", 16 * bounded.LEAST_BYTES)
+    with pytest.raises(HubError, match=f"the list of files has not ended after {answers} answers"):
+        fetch("eve/evil", HubTarget(url), tmp_path / "evil")
+    assert sum("/tree/" in path for path in _Handler.asked) == answers - 1
+
+
+def test_files_come_from_the_hub_by_plain_http(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Handler, "xet", "c" * 64)
+    monkeypatch.setattr(_Handler, "asked", [])
+    fetch("eve/evil", HubTarget(url), tmp_path / "evil")
+    assert (tmp_path / "evil" / "SoccerTwos.onnx").read_bytes() == b"evil"
+    assert not [path for path in _Handler.asked if "xet" in path]

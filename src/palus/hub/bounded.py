@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
-from huggingface_hub import set_client_factory
+from huggingface_hub import constants, set_client_factory
 from huggingface_hub.utils._http import default_client_factory
 
 from palus.errors import HubError
@@ -16,12 +18,30 @@ MAX_ANSWER_BYTES = 16 << 20
 """Of what is read whole, into memory: lists and cards. JSON takes up to 25 times its length there."""
 MAX_FILE_BYTES = HubLimits.lfs_bytes
 """Of what is read piece by piece, into a file."""
+MAX_COPY_BYTES = 64 << 20
+"""Of all that is read whole for one copy of a repository: a list of files comes in pages, and each may name a next."""
+LEAST_BYTES = 16 << 10
+"""What an answer counts for there at the least."""
+
+_read = ContextVar[list[int] | None]("read", default=None)
+"""Sizes of what was read whole for this copy."""
 
 
 @cache
 def bound_answers() -> None:
     """Let every answer end at these bounds, unpacked, with a HubError."""
     set_client_factory(_client)
+    constants.HF_HUB_DISABLE_XET = True  # else files come by a client of its own, from wherever the hub says
+
+
+@contextmanager
+def one_copy() -> Iterator[None]:
+    """Within it, what this thread reads whole ends at MAX_COPY_BYTES, with a HubError."""
+    before = _read.set([])
+    try:
+        yield
+    finally:
+        _read.reset(before)
 
 
 def _client() -> Any:
@@ -39,12 +59,19 @@ def _bound(answer: Any) -> None:
     unbounded = answer.iter_bytes
 
     def iter_bytes(chunk_size: int | None = None) -> Iterator[bytes]:
-        left = most = MAX_ANSWER_BYTES if chunk_size is None else MAX_FILE_BYTES
+        most = MAX_ANSWER_BYTES if chunk_size is None else MAX_FILE_BYTES
+        size = 0
         for part in unbounded(chunk_size):
-            left -= len(part)
-            if left < 0:
+            size += len(part)
+            if size > most:
                 text = f"{answer.request.url}: more than {show_bytes(most)}, as much as is read of a hub's answer"
                 raise HubError(f"{text}; check the address")
             yield part
+        read = _read.get()
+        if chunk_size is None and read is not None:
+            read.append(max(size, LEAST_BYTES))
+            if sum(read) > MAX_COPY_BYTES:
+                text = f"{answer.request.url}: the list of files has not ended after {len(read)} answers"
+                raise HubError(f"{text}, as much as is read for one repository; check the address")
 
     answer.iter_bytes = iter_bytes

@@ -33,7 +33,7 @@ from huggingface_hub.utils._http import hf_raise_for_status
 
 from palus import __version__
 from palus.errors import HubError
-from palus.hub.bounded import bound_answers
+from palus.hub.bounded import bound_answers, one_copy
 from palus.hub.ids import COMMIT, check_path
 from palus.hub.layout import Content
 from palus.hub.target import HUGGING_FACE
@@ -159,7 +159,7 @@ def pull_from_hub(url: str, repo_id: str, folder: Path, revision: str | None = N
     Paths that lead out of the folder, and what git would obey in it, stay away: a hub may list anything. The library
     names a file by the commit: it is asked for here first, for what the hub calls so may be a path.
     """
-    with _explained(url, repo_id):
+    with _explained(url, repo_id), one_copy():
         api = _api(url)
         commit = api.model_info(repo_id, revision=revision).sha
         if not COMMIT.fullmatch(str(commit)):
