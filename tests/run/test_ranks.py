@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -76,13 +77,14 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
-def start(words: list[str], ranks: int) -> list[subprocess.Popen[str]]:
-    """The processes that torchrun would start."""
+def start(words: list[str], ranks: int, homes: tuple[Path, ...] = ()) -> list[subprocess.Popen[str]]:
+    """The processes that torchrun would start. homes: the current folders of ranks that do not share one."""
     told = {"WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     told |= {"TORCHELASTIC_RUN_ID": "test"}
     return [
         subprocess.Popen(
             [*words, "palus.threads=1"], text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+            cwd=homes[rank] if homes else None,
             env=environment() | {name: str(value) for name, value in (told | {"RANK": rank}).items()},
         )
         for rank in range(ranks)
@@ -157,6 +159,21 @@ def test_ranks_that_were_stopped_tell_of_a_command_that_goes_on_with_them(tmp_pa
     """`palus train FOLDER/configuration.yaml --resume` is one process, which cannot."""
     told = ended(start([*run_file(tmp_path, "ppo"), "palus.max_minutes=0.001"], 2))
     assert "Stopped at step" in told[0] and "Continue:  the same command with --resume-if-there\n" in told[0]
+
+
+def test_a_run_goes_on_where_another_machine_has_become_rank_0(tmp_path: Path) -> None:
+    """torchrun numbers machines by their names: one that takes another's place may be the first, without the folder."""
+    words = [*run_file(tmp_path, "ppo"), "--results-dir", "results", "--resume-if-there"]
+    a, b = homes = (tmp_path / "a", tmp_path / "b")
+    for home in homes:
+        home.mkdir()
+    begun = ended(start([*words, "--run-id", "ranks", "palus.max_minutes=0.001"], 2, homes))
+    assert "Stopped at step 256" in begun[0] and not (b / "results").exists()
+    told = ended(start([*words, "--run-id", "ranks"], 2, (b, a)))
+    assert re.search(r"rank 1 \(.+\) has results/ranks at step 256, rank 0 \(.+\) had none: copied", told[0])
+    assert [line["step"] for line in summaries(b / "results" / "ranks")] == [250, 500, 750, 1000]
+    refused = ended(start([*words, "--run-id", "ranks"], 2, homes), 2)
+    assert re.search(r"has results/ranks at step 1,024, rank 0 \(.+\) at 256: two runs of one id", refused[0])
 
 
 @pytest.mark.slow

@@ -126,7 +126,15 @@ def train(
         goes_on = resume or run.checkpoint_settings.resume or run.checkpoint_settings.load_model
         if goes_on and "TORCHELASTIC_RUN_ID" not in os.environ:
             run = _as_begun(run, overrides or [])
-        _train(run, resume, force, trusted, as_json, lambda folder: show and beside.enter_context(show(folder)))
+        _train(
+            run,
+            resume,
+            force,
+            resume_if_there,
+            trusted,
+            as_json,
+            lambda folder: show and beside.enter_context(show(folder)),
+        )
 
 
 def _fitted(run: RunFile, minutes: float, trust: Trust) -> RunFile:
@@ -253,18 +261,24 @@ def _link(run: RunFile, trust: Trust) -> list[str] | None:
 
 
 def _train(
-    run: RunFile, resume: bool, force: bool, trust: Trust, as_json: bool, show: Callable[[Path], object]
+    run: RunFile,
+    resume: bool,
+    force: bool,
+    if_there: bool,
+    trust: Trust,
+    as_json: bool,
+    show: Callable[[Path], object],
 ) -> None:
+    """if_there: a run that is there goes on, on whichever machine of several it lies."""
     resume = resume or run.checkpoint_settings.resume or run.checkpoint_settings.load_model
     force = force or run.checkpoint_settings.force
     with Terminal(stderr=True).status("Loading PyTorch and starting the games (kernels compile once per version) ..."):
         from palus.learn.ranks import Ranks
+        from palus.run.alike import bring_home
         from palus.train import Run, describe
         from palus.train import train as run_training
 
     ranks = Ranks.joined()  # where torchrun has started this process beside others
-    resume, force = ranks.first((resume, force))
-
     steps, seconds = 0, 0.0
 
     def announce(parts: Run) -> None:
@@ -277,6 +291,11 @@ def _train(
         show(parts.folder.root)
 
     try:
+        if ranks.size > 1 and (resume or if_there) and (brought := bring_home(folder_of(run), ranks)):
+            resume, force = True, False
+            if ranks.rank == 0:
+                stderr.print(escape(brought))
+        resume, force = ranks.first((resume, force))
         on_start = announce if ranks.rank == 0 else None
         result = run_training(run, resume=resume, force=force, trust=trust, on_start=on_start, ranks=ranks)
     finally:

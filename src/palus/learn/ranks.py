@@ -93,14 +93,14 @@ class Ranks:
         self._exchange(lambda: dist.all_gather_object(found, value))
         return found
 
-    def first(self, value: T) -> T:
-        """What rank 0 says."""
+    def first(self, value: T, rank: int = 0) -> T:
+        """What rank 0 says, or another one."""
         if self.size == 1:
             return value
         import torch.distributed as dist
 
         said: list[Any] = [value]
-        self._exchange(lambda: dist.broadcast_object_list(said))
+        self._exchange(lambda: dist.broadcast_object_list(said, rank))
         return said[0]  # type: ignore[no-any-return]
 
     def sum(self, flat: Tensor) -> None:

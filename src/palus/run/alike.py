@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from palus.config import RunFile
+from palus.errors import CheckpointError
 from palus.files import write_bytes
 from palus.learn.ranks import Ranks
+from palus.run.folder import OwnFiles, RunFolder, read_checkpoint
 from palus.run.trainee import Trainee
 
 
@@ -26,6 +29,45 @@ def not_shared(run: RunFile) -> str | None:
         if learned:
             return f"behaviors.{name}.reward_signals.{learned[0]}: what it learns is one process's"
     return None
+
+
+def bring_home(root: Path, ranks: Ranks) -> str | None:
+    """Copy a run's folder to rank 0 from the rank whose machine has it, where rank 0 has none: torchrun numbers them at
+    every start, in the order of their machines' names. Returns what was done, in a sentence; None for nothing.
+
+    root: the run's folder, on every machine. Raises CheckpointError where rank 0 has another one that is behind.
+    """
+    there = ranks.gather((platform.node(), _steps_in(root)))
+    steps = [own for _, own in there]
+    furthest = steps.index(max(steps))
+    if steps[furthest] <= steps[0]:
+        return None
+    where = f"rank {furthest} ({there[furthest][0]}) has {root} at step {steps[furthest]:,}"
+    if steps[0] >= 0:
+        raise CheckpointError(
+            f"{where}, rank 0 ({there[0][0]}) at {steps[0]:,}: two runs of one id, or one that was continued without "
+            "the other machine; move away the folder that is not to go on, or choose another --run-id"
+        )
+    paths = RunFolder(root, []).owned("**/*") if ranks.rank == furthest else []
+    files = ranks.first({path.relative_to(root).as_posix(): path.read_bytes() for path in paths}, furthest)
+    if ranks.rank == 0:
+        own = OwnFiles(root)
+        own.remove_all()
+        for name in sorted(files, key=lambda name: name.endswith("/checkpoint.pt")):  # half a folder has none
+            write_bytes(own.add(root / name), files[name])
+    ranks.gather(None)  # others may see the same folder: it is whole
+    return f"{where}, rank 0 ({there[0][0]}) had none: copied"
+
+
+def _steps_in(root: Path) -> int:
+    """What the learners of a run's folder have trained, together; -1 where there is none."""
+    paths = sorted(root.glob("*/checkpoint.pt"))
+    if not paths:
+        return -1
+    try:
+        return sum(int(learner[0]) for learner in read_checkpoint(paths[0])["learners"])
+    except (CheckpointError, KeyError):  # whoever loads it says what is wrong
+        return 0
 
 
 def shared(saved: dict[str, Any] | None, root: Path, ranks: Ranks) -> dict[str, Any] | None:
