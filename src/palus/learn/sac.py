@@ -8,7 +8,8 @@ Losses of a minibatch, s' what follows s, p a branch's probabilities, u the numb
 y = r + gamma V_target(s') (r where it ended);   L_Qi = 1/2 mean (Qi(s, a_then) - y)^2;
 v = min_i mean_b sum p Qi(s, a) - mean_b alpha_b sum p log p - alpha_c log pi(a|s);   L_V = 1/2 mean (V(s) - v)^2;
 L_pi = mean [sum_b sum (alpha_b p log p - p Q1) + alpha_c log pi(a|s) - sum_b sum p Q1]; without branches Q1 itself;
-L_alpha = -mean [mean_b alpha_b (sum p log p + target_b) + alpha_c (log pi(a|s) + target_c)],
+L_alpha = -mean [mean_b log alpha_b (sum p log p + target_b) + log alpha_c (log pi(a|s) + target_c)], which takes the
+logarithm where the paper has alpha (both vanish at the targets; the step is as long however small alpha has become),
 target_b = 0.2 log(choices allowed), target_c = -numbers. Where there are several reward signals, V and Q have a number
 for each, every y is its own signal's, L_Q and L_V are means over them, and Q1 in L_pi is the mean. All gradients are
 taken at the same weights, then one Adam moves them all: element by element it is the same as one for each.
@@ -125,17 +126,15 @@ def policy_losses(acts: Acts, q1: Tensor, alpha: Tensor) -> Tensor:
     return (alpha[:, None] * acts.negentropies()).sum(0) - expected * (2.0 if hybrid else 1.0)
 
 
-def entropy_slopes(acts: Acts, alpha: Tensor) -> Tensor:
-    """The gradient of L_alpha with respect to log alpha, row by row: [coefficients, R], to be averaged over rows.
-
-    d L / d log alpha = alpha d L / d alpha, as alpha = exp(log alpha).
-    """
+def entropy_slopes(acts: Acts) -> Tensor:
+    """The gradient of L_alpha with respect to log alpha, row by row: [coefficients, R], to be averaged over rows."""
+    negentropies = acts.negentropies()
     targets = [TARGET_SHARE * (log_p > 0.5 * FORBIDDEN).sum(1).float().log() for log_p in acts.log_p]
     weights = [1.0 / len(targets) for _ in targets]
     if acts.numbers is not None:
         targets.append(torch.full_like(acts.log_density, -float(acts.numbers.shape[1])))
         weights.append(1.0)
-    return -(alpha * alpha.new_tensor(weights))[:, None] * (acts.negentropies() + torch.stack(targets))
+    return -negentropies.new_tensor(weights)[:, None] * (negentropies + torch.stack(targets))
 
 
 class SAC(Learner):
@@ -286,7 +285,7 @@ class SAC(Learner):
         with torch.no_grad():
             both = zip(now1.chunk(split, 1), now2.chunk(split, 1), strict=True)
             wanted = torch.stack([soft_values(acts, *q, alpha) for q in both], 1)
-            slopes = entropy_slopes(acts, alpha).sum(1) / count
+            slopes = entropy_slopes(acts).sum(1) / count
         policy_loss = policy_losses(acts, torch.stack(now1.chunk(split, 1)).mean(0), alpha).sum() / count
         (slope,) = torch.autograd.grad(policy_loss, leaf)
         errors = [torch.stack([taken(own, then, actions) for own in q.chunk(split, 1)], 1) - y for q in (q1, q2)]
