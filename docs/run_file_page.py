@@ -75,7 +75,7 @@ SECTIONS = {
     "RunFile": "Top level",
     "PpoBehavior": "behaviors.NAME, and default_settings",
     "PpoHyperparameters": "behaviors.NAME.hyperparameters",
-    "NetworkSettings": "behaviors.NAME.network_settings",
+    "OnPolicyNetworkSettings": "behaviors.NAME.network_settings",
     "Memory": "behaviors.NAME.network_settings.memory",
     "AppoBehavior": "behaviors.NAME of trainer_type appo",
     "Population": "behaviors.NAME.population",
@@ -107,7 +107,7 @@ OPENINGS = {
     "RunFile": "The sections of a file.",
     "PpoBehavior": "How one behavior is trained.",
     "PpoHyperparameters": "The numbers of the algorithm, with the default of each trainer; `-` where it lacks the key.",
-    "NetworkSettings": "Encoders of observations, memory, decoder, heads. All trainers have the same keys.",
+    "OnPolicyNetworkSettings": "Encoders of observations, memory, decoder, heads. All trainers have the same keys.",
     "Memory": "Recurrent memory of the network.",
     "Curriculum": "A parameter is a number, a sampler `{sampler_type, sampler_parameters}`, or a curriculum.",
 }
@@ -126,7 +126,7 @@ def columns(section: str) -> dict[str, str]:
 
 COLUMNS = {
     "PpoHyperparameters": columns("hyperparameters"),
-    "NetworkSettings": columns("network_settings"),
+    "OnPolicyNetworkSettings": columns("network_settings"),
     "Memory": columns("network_settings.memory"),
 }
 """Models of which trainers have versions of their own."""

@@ -59,6 +59,7 @@ NEEDS = {
     ),
     "behaviors.X.network_settings.normalize_names": "behaviors.X.network_settings.normalize=true",
     "behaviors.X.network_settings.initial_deviation": "behaviors.X.network_settings.adaptive_deviation=false",
+    "behaviors.X.network_settings.range_end": "behaviors.X.network_settings.squash=false",
 }
 """What a key needs beside itself: the beginning of its path, and an override."""
 OTHER: dict[str, Any] = {

@@ -168,9 +168,14 @@ class Continuous:
         return 2 * self.size
 
     @property
+    def is_finite(self) -> bool:
+        """Whether it has both ends."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @property
     def squashed(self) -> tuple[float, float]:
         """Middle and half width of the range that numbers in +-1 are stretched to; 0 and 1 where it is not finite."""
-        if math.isinf(self.low) or math.isinf(self.high):
+        if not self.is_finite:
             return 0.0, 1.0
         return (self.low + self.high) / 2, (self.high - self.low) / 2
 

@@ -33,4 +33,9 @@ def test_every_key_has_a_type_limits_and_a_description_in_the_schema() -> None:
     assert bare == []
     assert definitions["SelfPlay"]["properties"]["window"]["exclusiveMinimum"] == 0
     assert definitions["SelfPlay"]["additionalProperties"] is False
-    assert definitions["NetworkSettings"]["properties"]["activation"]["enum"] == ["swish", "elu", "relu", "tanh"]
+    assert definitions["OnPolicyNetworkSettings"]["properties"]["activation"]["enum"] == [
+        "swish",
+        "elu",
+        "relu",
+        "tanh",
+    ]

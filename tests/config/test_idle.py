@@ -44,10 +44,12 @@ PLAIN = KnownGame(False, ("random",), NONE, frozenset({"B"}))
             {"behaviors.A.hyperparameters.reward_signal_steps_per_update": "the game's own reward learns nothing"},
         ),
         (
-            "{A: {network_settings: {normalize_names: [x], image_layers: 0, image_units: 8, initial_deviation: 0.5}}}",
+            "{A: {network_settings: {normalize_names: [x], image_layers: 0, image_units: 8, initial_deviation: 0.5, "
+            "range_end: 2, squash: true}}}",
             "{}",
             HERE,
             {
+                "behaviors.A.network_settings.range_end": "squash stretches to the range",
                 "behaviors.A.network_settings.normalize_names": "normalize is off",
                 "behaviors.A.network_settings.image_units": "image_layers is 0",
             },

@@ -28,6 +28,7 @@ WITH_MEMORY: dict[str, Any] = {"memory": {"memory_size": 8}}
         ("goal_conditioning_type", {}, {"goal_conditioning_type": "none"}, GOAL, CHOICES),
         ("squash", {}, {"squash": True}, VECTOR, NUMBERS),
         ("tanh_scale", {"tanh_scale": 2.0}, {}, VECTOR, NUMBERS),
+        ("range_end", {}, {"range_end": 3.0}, VECTOR, NUMBERS),
         ("memory", {}, WITH_MEMORY, VECTOR, CHOICES),
         ("memory.kind", WITH_MEMORY, {"memory": {"memory_size": 8, "kind": "gru"}}, VECTOR, CHOICES),
     ],
@@ -54,3 +55,10 @@ def test_settings_that_compute_nothing_in_this_game_may_change(before: dict[str,
     saved = NetworkSettings.model_validate(before).model_dump(mode="json")
     refuse_another(saved, NetworkSettings.model_validate(now), BehaviorSpec("X", (VECTOR,), CHOICES))
     refuse_another({}, NetworkSettings(activation="tanh"), BehaviorSpec("X", (VECTOR,), CHOICES))  # of an older version
+
+
+def test_numbers_of_an_older_version_were_in_the_units_of_the_game() -> None:
+    game = BehaviorSpec("X", (VECTOR,), NUMBERS)
+    refuse_another({}, NetworkSettings(activation="tanh"), game)
+    with pytest.raises(ModelError, match=r"range_end is 3\.0 here, and was 0\.0 where the weights are from"):
+        refuse_another({}, NetworkSettings(range_end=3.0), game)

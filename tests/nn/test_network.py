@@ -265,6 +265,24 @@ def test_a_learned_deviation_is_a_weight_of_its_own() -> None:
     assert parameters[:, 3:5].abs().max() <= 0.5
 
 
+def test_numbers_begin_in_the_middle_of_a_finite_range_with_a_third_of_its_half_as_deviation() -> None:
+    """As in ML-Agents, which clips what is drawn to +-3 and tells the game a third of it; weights are in its units."""
+    numbers = ActionSpec((Continuous(1, -1.0, 5.0), Continuous(1), Continuous(1, -1.0, 1.0)))
+    policy, own = (
+        Network(
+            BehaviorSpec("B", SMALL.observations, numbers),
+            AppoNetworkSettings(range_end=end, adaptive_deviation=False, initial_deviation=2.0, **TINY),
+            torch.Generator().manual_seed(0),
+        )
+        for end in (3.0, 0.0)
+    )
+    seen = observations(SMALL, 6)
+    mean, log_std = (act(policy, seen)[0].reshape(6, 3, 2)[:, :, k] for k in range(2))
+    theirs = act(own, seen)[0].reshape(6, 3, 2)[:, :, 0]
+    torch.testing.assert_close(mean, torch.stack([2.0 + theirs[:, 0], theirs[:, 1], theirs[:, 2] / 3], 1))
+    torch.testing.assert_close(log_std.exp(), torch.tensor([2.0, 2.0, 2 / 3]).expand(6, 3))
+
+
 def test_deviations_of_what_is_squashed_are_limited_from_above_as_in_ml_agents() -> None:
     policy = network(squash=True, **TINY)
     with torch.no_grad():

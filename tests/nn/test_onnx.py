@@ -413,10 +413,15 @@ def test_a_file_s_value_is_the_first_reward_s_clipped_and_denormalised(output: f
     np.testing.assert_allclose(told_while_acting, found, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("squash", "low", "high"), [(False, -np.inf, np.inf), (True, -np.inf, np.inf), (True, -3, 1)])
-def test_numbers_are_drawn_by_the_means_and_deviations_of_the_file(squash: bool, low: float, high: float) -> None:
+@pytest.mark.parametrize(
+    ("squash", "low", "high", "range_end"),
+    [(False, -np.inf, np.inf, 3), (True, -np.inf, np.inf, 0), (True, -3, 1, 3), (False, -30, 90, 3)],
+)
+def test_numbers_are_drawn_by_the_means_and_deviations_of_the_file(
+    squash: bool, low: float, high: float, range_end: float
+) -> None:
     spec = BehaviorSpec("game", (VECTOR,), ActionSpec((Continuous(2, low, high), Continuous(1))))
-    settings = NetworkSettings(hidden_units=8, adaptive_deviation=True, squash=squash)
+    settings = NetworkSettings(hidden_units=8, adaptive_deviation=True, squash=squash, range_end=range_end)
     policy = Network(spec, settings, torch.Generator().manual_seed(0))
     head = policy.action_parameterization.distribution_linear
     head.weight.data.zero_()
@@ -424,10 +429,13 @@ def test_numbers_are_drawn_by_the_means_and_deviations_of_the_file(squash: bool,
     names = ["continuous_actions", "continuous_action_output_shape", "action_deviations"]
     drawn, shape, deviations = session(policy.onnx()).run(names, {VECTOR.name: np.zeros((DRAWS, 23), np.float32)})
     assert shape.tolist() == [3.0]
-    np.testing.assert_allclose(deviations[0], [0.25, 0.5, 0.125], rtol=1e-6)
+    stretched = np.array([20.0, 20.0, 1.0] if np.isfinite(low) and not squash else [1.0, 1.0, 1.0])
+    np.testing.assert_allclose(deviations[0], stretched * [0.25, 0.5, 0.125], rtol=1e-6)
     if squash:
         half, middle = ((high - low) / 2, (high + low) / 2) if np.isfinite(low) else (1.0, 0.0)
         drawn = np.arctanh(np.hstack([(drawn[:, :2] - middle) / half, drawn[:, 2:]]).clip(-1 + 1e-7, 1 - 1e-7))
+    elif np.isfinite(low):  # 3 is the range's end, 60 from its middle
+        drawn = (drawn - [30.0, 30.0, 0.0]) / stretched
     np.testing.assert_allclose(drawn.mean(0), [0.5, -0.25, 0.1], atol=0.01)
     np.testing.assert_allclose(drawn.std(0), [0.25, 0.5, 0.125], rtol=0.02)
     np.testing.assert_allclose(np.corrcoef(drawn.T), np.eye(3), atol=0.02)

@@ -27,8 +27,8 @@ UNIT = 1 / 3
 """Of a number of PPO's and MA-POCA's in a game whose range is +-1."""
 
 
-def learner_of(trainer: str) -> Learner:
-    network = "{normalize: true, hidden_units: 4, num_layers: 1}"
+def learner_of(trainer: str, range_end: float = 3.0) -> Learner:
+    network = f"{{normalize: true, hidden_units: 4, num_layers: 1, range_end: {range_end}}}"
     behavior = load_run("debug", [f"behaviors.SoccerTwos={{trainer_type: {trainer}, network_settings: {network}}}"])
     actions = ActionSpec((Continuous(2, -1.0, 1.0), Discrete(2)), True)
     spec = BehaviorSpec("B", (ObservationSpec("obs_0", (3,)),), actions)
@@ -47,21 +47,21 @@ def told(learner: Learner, checkpoint: MlAgentsCheckpoint) -> dict[str, tuple[np
             for (name, w), m, v in zip(weights.items(), *moments, strict=True)}  # fmt: skip
 
 
-@pytest.mark.parametrize("trainer", ["ppo", "poca", "sac"])
-def test_every_moment_is_that_of_its_weight(trainer: str) -> None:
-    learner, checkpoint = learner_of(trainer), read_ml_agents(DATA / f"{trainer}.pt")
+@pytest.mark.parametrize(("trainer", "range_end"), [("ppo", 3.0), ("poca", 3.0), ("sac", 0.0), ("ppo", 0.0)])
+def test_every_moment_is_that_of_its_weight(trainer: str, range_end: float) -> None:
+    learner, checkpoint = learner_of(trainer, range_end), read_ml_agents(DATA / f"{trainer}.pt")
     found = told(learner, checkpoint)
     assert learner.optimizer.steps == 1
-    numbers = np.s_[:2] if trainer != "sac" else np.s_[:0]  # whose means are theirs times UNIT
+    unit = UNIT if trainer != "sac" and not range_end else 1.0  # of ours, what their means' 1 is worth
     for name, (weight, mean, square) in found.items():
         if name == "critic.log_coefficients":  # begins anew, there too; its moments are of 0
             assert not weight.any() and not mean.any() and not square.any()
             continue
         gradient = weight.copy()
         if name == "action_parameterization.learned_stddev":
-            gradient = weight - np.log(UNIT)
+            gradient = weight - np.log(unit)
         elif name.startswith("action_parameterization.distribution_linear"):
-            gradient[numbers] /= UNIT**2
+            gradient[:2] /= unit**2
         elif name == "critic.action.weight":  # of poca's critic: what is seen, numbers, choices
             gradient[:, 3:5] *= UNIT**2
         assert np.abs(gradient).max() > 0

@@ -14,7 +14,7 @@ from palus.config.unread import IN_PROCESS, IN_WORKERS, KnownGame, kinds_of, wri
 
 OF_ADAPTIVE = ("target_kl", "min_learning_rate", "max_learning_rate")
 OF_IMAGES = ("vis_encode_type", "image_layers", "image_units", "image_scale")
-OF_NUMBERS = ("adaptive_deviation", "initial_deviation", "tanh_scale", "squash")
+OF_NUMBERS = ("adaptive_deviation", "initial_deviation", "range_end", "tanh_scale", "squash")
 OF_BASELINES = ("baselines", "baseline_interval", "baseline_pairs")
 
 
@@ -56,6 +56,7 @@ def _in_behavior(at: str, behavior: Behavior, run: RunFile) -> Iterator[tuple[st
         "normalize_names": "normalize is off" if not network.normalize else "",
         "image_units": "image_layers is 0" if not network.image_layers else "",
         "initial_deviation": "the network gives it, by adaptive_deviation" if network.adaptive_deviation else "",
+        "range_end": "squash stretches to the range" if network.squash else "",
     }
     for key, why in of_network.items():
         if why:

@@ -112,6 +112,11 @@ class NetworkSettings(SignalNetworkSettings):
         default=False, description="Continuous actions: the network gives the deviation; otherwise it is a vector."
     )
     initial_deviation: Positive = Field(default=1.0, description="The deviation's start, where it is a vector.")
+    range_end: NotNegative = Field(
+        default=0.0,
+        description="Continuous actions of a finite range, without squash: means and deviations are in units of which "
+        "so many are half of it, 3 as in ML-Agents; 0 means in the game's own.",
+    )
     tanh_scale: NotNegative = Field(default=0.0, description="Squash means to s tanh(m / s); 0 means no squashing.")
     squash: bool = Field(
         default=False,

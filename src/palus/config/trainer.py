@@ -60,6 +60,10 @@ class SacHyperparameters(Hyperparameters, batch_size=128, buffer_size=50000, lea
     )
 
 
+class OnPolicyNetworkSettings(NetworkSettings, range_end=3.0):
+    """The network, with the defaults of `ppo` and `poca`."""
+
+
 class SacNetworkSettings(NetworkSettings, adaptive_deviation=True, squash=True):
     """The network, with the defaults of `sac`."""
 
@@ -116,7 +120,7 @@ class BehavioralCloning(Section):
     demo_path: str = Field(description="Demonstration file or folder.")
     steps: CountOrZero = Field(default=0, description="Steps over which the weight falls to 0; 0 means constant.")
     strength: NotNegative = Field(default=1.0, description="Learning rate of imitation relative to the trainer's.")
-    samples_per_update: CountOrZero = Field(default=0, description="Most rows per update; 0 means no limit.")
+    samples_per_update: CountOrZero = Field(default=0, description="Most rows of an epoch; 0 means no limit.")
     num_epoch: Count | None = Field(default=None, description="Passes per update; null means 3.")
     batch_size: Count | None = Field(default=None, description="Minibatch rows; null means the trainer's batch_size.")
 
@@ -195,6 +199,9 @@ class OnPolicyBehavior(Behavior):
     """A behavior trained by PPO or MA-POCA."""
 
     hyperparameters: OnPolicyHyperparameters = Field(description="Its numbers.")
+    network_settings: OnPolicyNetworkSettings = Field(
+        default_factory=OnPolicyNetworkSettings, description="Policy and critic."
+    )
 
 
 class PpoBehavior(OnPolicyBehavior):

@@ -18,7 +18,8 @@ ELSEWHERE = ("deterministic", "symmetric")
 
 def refuse_another(saved: Mapping[str, Any], settings: NetworkSettings, spec: BehaviorSpec) -> None:
     """Raise ModelError, which names the first key, where what was saved with other settings would compute something
-    else with these. saved: `settings` then, as JSON; keys that were not there yet are not compared."""
+    else with these. saved: `settings` then, as JSON; keys that were not there yet are not compared, but for
+    `range_end`, which was 0 then."""
     passed_over = {*OF_FIRST_WEIGHTS, *ELSEWHERE}
     if not any(o.is_image for o in spec.observations):
         passed_over |= {*OF_IMAGES}
@@ -28,7 +29,7 @@ def refuse_another(saved: Mapping[str, Any], settings: NetworkSettings, spec: Be
         passed_over |= {"goal_conditioning_type"}
     if not settings.normalize:
         passed_over |= {"normalize_names"}
-    before, now = _flat(saved), _flat(settings.model_dump(mode="json"))
+    before, now = {"range_end": 0.0, **_flat(saved)}, _flat(settings.model_dump(mode="json"))
     for key, value in now.items():
         if key not in passed_over and before.get(key, value) != value:
             here, there = (json.dumps(own).strip('"') for own in (value, before[key]))

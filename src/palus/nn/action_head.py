@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -16,13 +18,26 @@ LOG_STD_SQUASHED = 2.0
 """The largest logarithm of a deviation before tanh, as in ML-Agents' SAC: beyond, all draws are at the range's ends."""
 
 
+def units_of(part: Continuous, settings: NetworkSettings) -> tuple[float, float]:
+    """Where the 0 of a network's means lies in the game's units, and what its 1 is worth there."""
+    if settings.squash or not settings.range_end or not part.is_finite:
+        return 0.0, 1.0
+    middle, half = part.squashed
+    return middle, half / settings.range_end
+
+
 class ActionHead(nn.Module):
-    """Linear layer to the distribution's parameters; deviations are its outputs too, or vectors of their own."""
+    """Linear layer to the distribution's parameters; deviations are its outputs too, or vectors of their own.
+
+    Parameters are in the game's units, weights in those of `units_of`, in which a gradient step is as long as in
+    ML-Agents. Source: ML-Agents 1.1.0, `ActionModel._sample_action`: what is drawn is clipped to +-3 and divided by 3.
+    """
 
     def __init__(self, in_features: int, actions: ActionSpec, settings: NetworkSettings) -> None:
         super().__init__()
         self.actions, self.adaptive, self.tanh_scale = actions, settings.adaptive_deviation, settings.tanh_scale
         self.squash = settings.squash
+        self.units = [units_of(part, settings) for part in actions.parts if isinstance(part, Continuous)]
         free = 0 if self.adaptive else sum(p.size for p in actions.parts if isinstance(p, Continuous))
         self.distribution_linear = Linear(in_features, actions.parameters - free, self._first_weights())
         if free:
@@ -49,7 +64,7 @@ class ActionHead(nn.Module):
         out = self.distribution_linear.in_float32(x)
         if self.actions.is_discrete:
             return out
-        pieces, free = [], 0
+        pieces, free, units = [], 0, iter(self.units)
         for part, piece in zip(self.actions.parts, torch.split(out, self._widths(), 1), strict=True):
             if isinstance(part, Continuous):
                 means, deviations = piece[:, : part.size], piece[:, part.size :]
@@ -60,6 +75,9 @@ class ActionHead(nn.Module):
                     free += part.size
                 if self.squash:
                     deviations = deviations.clamp(max=LOG_STD_SQUASHED)
+                middle, unit = next(units)
+                if (middle, unit) != (0.0, 1.0):
+                    means, deviations = middle + unit * means, deviations + math.log(unit)
                 piece = torch.cat([means, deviations], 1)
             pieces.append(piece)
         return torch.cat(pieces, 1)
@@ -67,7 +85,7 @@ class ActionHead(nn.Module):
     def onnx(self, g: Graph, x: str) -> tuple[str, ...]:
         """The numbers of each part, with a product for each, as ML-Agents' files have them."""
         weight, bias = (g.weight_array(p) for p in (self.distribution_linear.weight, self.distribution_linear.bias))
-        first, free, parts = 0, 0, []
+        first, free, parts, units = 0, 0, list[str](), iter(self.units)
         for k, (part, width) in enumerate(zip(self.actions.parts, self._widths(), strict=True)):
             rows, first = slice(first, first + width), first + width
             names = [g.constant(f"part{k}_weight", weight[rows]), g.constant(f"part{k}_bias", bias[rows])]
@@ -84,6 +102,10 @@ class ActionHead(nn.Module):
                     free += part.size
                 if self.squash:
                     deviations = g.add("Clip", [deviations], max=LOG_STD_SQUASHED)
+                middle, unit = next(units)
+                if (middle, unit) != (0.0, 1.0):
+                    means = g.add("Add", [g.add("Mul", [means, g.number(unit)]), g.number(middle)])
+                    deviations = g.add("Add", [deviations, g.number(math.log(unit))])
                 own = g.add("Concat", [means, deviations], axis=1)
             parts.append(own)
         return tuple(parts)

@@ -22,6 +22,7 @@ from palus.config.network import NetworkSettings
 from palus.errors import CheckpointError
 from palus.learn.learner import Learner
 from palus.learn.sac import SAC
+from palus.nn.action_head import units_of
 from palus.nn.network import OBSERVATION_PREFIX
 from palus.run.mlagents_layers import Arrays, Modules, NetworkBody, attention, moments, pair, reading_actions, units
 from palus.run.tensors import array_of, read_tensors
@@ -125,6 +126,9 @@ def _head(theirs: Mapping[str, AnyArray], spec: BehaviorSpec, settings: NetworkS
     unit, middle = units(spec.actions.parts)
     if settings.squash:  # numbers before tanh
         unit, middle = np.ones_like(unit), np.zeros_like(middle)
+    ours = [(part.size, *units_of(part, settings)) for part in spec.actions.parts if isinstance(part, Continuous)]
+    zeros, worth = (np.array([own[k] for own in ours for _ in range(own[0])], np.float32) for k in (1, 2))
+    unit, middle = unit / worth, (middle - zeros) / worth
     weights, biases, free, at, branch = [], [], [], 0, 0
     for part in spec.actions.parts:
         if isinstance(part, Discrete):

@@ -9,7 +9,7 @@ L_I = mean over decisions of -log p(a) of each branch and of the squared errors 
 L = 10 (0.2 L_F + 0.8 L_I).
 
 Deviations from ML-Agents 1.1.0, with reasons in docs/differences.md: a decision after which an episode ended by the
-rules is neither paid nor learned from, and `normalize` moves its statistics.
+rules is neither paid nor learned from, `normalize` moves its statistics, and numbers are read as the game was told.
 """
 
 from __future__ import annotations
