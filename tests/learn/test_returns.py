@@ -103,10 +103,13 @@ def test_following_values_know_ends_from_time_outs():
     assert found[:, 0].tolist() == [0.0, 8.0, 4.0]
 
 
-def test_values_of_the_next_episode_are_those_of_whoever_decides_next():
-    values, active = np.float32([[1, 2, 3], [4, 5, 6]]), np.array([[True, True, True], [True, False, True]])
-    found = next_episode_values(values, np.float32([7, 8, 9]), active, np.array([True, True, False]))
-    assert found.tolist() == [[4, 0, 6], [7, 8, 0]]
+def test_values_of_the_next_episode_are_those_of_the_next_decision():
+    """However long somebody waits for it."""
+    following = np.float32([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
+    there = np.array([[True, False, False], [True, False, True], [False, True, False]])
+    assert next_episode_values(following, there).tolist() == [[1, 8, 6], [4, 8, 6], [0, 8, 0]]
+    streams = next_episode_values(np.stack([following, -following], -1), there)
+    assert streams[:, :, 1].tolist() == [[-1, -8, -6], [-4, -8, -6], [0, -8, 0]]
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 7, 8, 9])

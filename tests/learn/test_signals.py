@@ -217,6 +217,16 @@ def test_rnd_pays_for_what_it_has_not_seen() -> None:
 
 
 @pytest.mark.parametrize(("kind", "settings"), [(CuriositySignal, Curiosity), (RndSignal, Rnd)])
+def test_a_goal_conditions_a_signal_s_network_unless_it_is_told_not_to(kind: Any, settings: Any) -> None:
+    goal = replace(EYES, observations=(*EYES.observations, ObservationSpec("goal", (2,), goal=True)))
+    names = [
+        [*kind(settings(network_settings={"goal_conditioning_type": how}), goal, generator()).trained.weights.masters]
+        for how in ("hyper", "none")
+    ]
+    assert [any("matrix" in name for name in own) for own in names] == [True, False]
+
+
+@pytest.mark.parametrize(("kind", "settings"), [(CuriositySignal, Curiosity), (RndSignal, Rnd)])
 def test_a_signal_reads_what_it_has_seen_so_far_as_normal_and_pays_on_where_it_was_saved(
     kind: Any, settings: Any
 ) -> None:
@@ -292,9 +302,10 @@ def test_each_signal_has_values_a_discount_and_a_strength_of_its_own(goes_on: bo
     np.testing.assert_allclose(paid, values[..., 0] * fewer, atol=1e-3)
     advantages, targets = learner.advantages(data, rewards, values)
     # A = 3 n + 0.25 V' - V + 0.125 A', V = 2 n. Row 0: 24 + 0.25 x 8 - 16 = 10 | an end; without one V' = 16:
-    # 15 + (4) - 10 = 5 (9) | 3 + 2.5 - 2 + 0.125 A'. Row 1: 3 + 3 - 2 = 4 | absent | an end, and nobody follows: 2
-    ended = 9.0 if goes_on else 5.0
-    expected = [[3.5 + ended / 8, 2.0], [ended, 0.0], [10.0, 4.0]]
+    # 15 + (4) - 10 = 5 (9) | 3 + 2.5 - 2 + 0.125 A'. Row 1: 3 + 3 - 2 = 4 | absent | an end: 2, or
+    # with 0.25 x 2 of whom it sees when it is back
+    ended, back = (9.0, 2.5) if goes_on else (5.0, 2.0)
+    expected = [[3.5 + ended / 8, back], [ended, 0.0], [10.0, 4.0]]
     np.testing.assert_allclose((targets - values)[:, :2, 1] * usable[:, :2], expected, atol=1e-3)
     # The mean of both, and the extrinsic ones are those of test_targets.
     both = (np.array([[3.75, -1], [1, 0], [-5.5, 4.5]]) + expected) / 2
@@ -357,6 +368,15 @@ def test_where_nobody_of_a_group_comes_back_its_return_runs_on_into_nothing() ->
         truncated=[], absent=[(1, 0), (1, 1)], actions=[[0, 0], [0, 0]], last_absent=(0, 1),
     )  # fmt: skip
     np.testing.assert_allclose(paying_poca(True).batch(gone).returns[0], [0, 9], atol=1e-5)
+
+
+def test_a_group_that_waits_for_its_next_match_has_that_one_s_value_after_its_end() -> None:
+    # It ends at decision 0, is out at decision 1, and sees 3 and 4 at 2: 3 x 3 + 0.25 x 8.
+    waits = rollout(
+        [[1, 2], [0, 0], [3, 4]], [0, 0], [], [[0, 0]] * 3, group_rewards=[[0, 0]] * 3, terminated=[(0, 0), (0, 1)],
+        truncated=[], absent=[(1, 0), (1, 1)], actions=[[0, 0]] * 3,
+    )  # fmt: skip
+    np.testing.assert_allclose(paying_poca(True).batch(waits).returns[0], [0, 11], atol=1e-5)
 
 
 def test_what_follows_a_decision_is_the_last_observation_where_it_was_cut_off() -> None:

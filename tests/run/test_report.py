@@ -100,6 +100,15 @@ def test_an_iteration_without_an_update_counts_for_its_episodes(tmp_path):
     assert told.values(4000)["Environment/Cumulative Reward"] == 0.5
 
 
+def test_a_summary_has_what_only_some_updates_tell(tmp_path):
+    """SAC's signals may learn more rarely than the rest."""
+    told = Told(tmp_path)
+    with told.report:
+        told.add(3000, 1.0, [], {**stats(baseline_loss=0.3), "Losses/RND Loss": 4.0}, 3.0, None)
+        told.add(4000, 1.0, [], stats(baseline_loss=0.3), 3.0, None)
+    assert told.values(4000)["Losses/RND Loss"] == 4.0
+
+
 def test_the_line_of_a_ppo_summary_without_self_play(tmp_path):
     told = Told(tmp_path, "ppo")
     with told.report:

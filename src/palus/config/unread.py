@@ -85,9 +85,8 @@ OF_BEHAVIORS = (
         for name in ("curiosity", "gail", "rnd")
     ),
     *(
-        Unread(f"reward_signals.{name}.network_settings.{key}", ALL - APPO, "a signal's network takes no decisions")
+        Unread(f"reward_signals.{name}.network_settings.deterministic", ALL - APPO, "its network takes no decisions")
         for name in ("curiosity", "gail", "rnd")
-        for key in ("goal_conditioning_type", "deterministic")
     ),
     Unread("reward_signals.extrinsic.network_settings", ALL, "the game's own reward needs no network"),
     Unread("behavioral_cloning", APPO, "appo does not imitate; use ppo, poca or sac", refused=True),

@@ -316,7 +316,8 @@ class Learner:
         found = following_values(values, last, final, rollout.terminated, rollout.truncated)
         for s, signal in enumerate(self.signals.values()):
             if signal is not None and signal.goes_on:
-                on = next_episode_values(values[..., s], last[..., s], rollout.active, rollout.last_active)
+                after = np.concatenate([values[1:, :, s], last[None, :, s]])
+                on = next_episode_values(after, rollout.decides_next)
                 found[rollout.terminated, s] = on[rollout.terminated]
         return found
 

@@ -28,7 +28,7 @@ from palus.learn.device_steps import Descent, Held
 from palus.learn.learner import Part, flat
 from palus.learn.losses import surrogate, surrogate_tensors, value_loss, value_tensors
 from palus.learn.on_policy import DECISIONS, Counts, OnPolicy
-from palus.learn.returns import kept_memory, normalized, usable_decisions
+from palus.learn.returns import kept_memory, next_episode_values, normalized, usable_decisions
 from palus.learn.sequences import Sequences
 from palus.nn.attention import AttentionCritic
 from palus.nn.network import Critic
@@ -240,10 +240,10 @@ class POCA(OnPolicy):
 
     def _next_episodes(self, rollout: Rollout, following: F32) -> F32:
         """V of a group's next episode for the signals whose return runs on into it, else 0, [T, groups, S]."""
-        there = np.concatenate([rollout.active[1:], rollout.last_active[None]])
+        there = rollout.decides_next
         someone = np.asarray(there.reshape(len(there), -1, rollout.group_size).any(2))
         runs_on = [signal is not None and signal.goes_on for signal in self.signals.values()]
-        return np.where(someone[..., None] & np.array(runs_on), following, np.float32(0))
+        return np.where(np.array(runs_on), next_episode_values(following, someone), np.float32(0))
 
     def update(self, rollout: Rollout, step: int) -> dict[str, float]:
         """Several epochs of shuffled minibatches of whole group steps: batch_size / G of them, in sequences."""

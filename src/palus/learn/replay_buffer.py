@@ -94,8 +94,7 @@ class ReplayBuffer:
         self.actions[places] = rollout.actions[t, b]
         self.rewards[places], self.terminated[places] = rewards[t, b], rollout.terminated[t, b]
         if self.renewed is not None:
-            there = np.concatenate([rollout.active[1:], rollout.last_active[None]])
-            self.renewed[places] = rollout.terminated[t, b] & there[t, b]
+            self.renewed[places] = rollout.terminated[t, b] & rollout.decides_next[t, b]
         if self.masks is not None:
             self.masks[places] = True if rollout.masks is None else rollout.masks[t, b]
         self._next = (self._next + len(t)) % self.capacity

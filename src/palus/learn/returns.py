@@ -68,14 +68,18 @@ def following_values(values: F32, last_values: F32, final_values: F32, terminate
     return following
 
 
-def next_episode_values(values: F32, last_values: F32, active: Bool, last_active: Bool) -> F32:
-    """V of the decision that a row takes next, [T, B], be it of another episode; 0 where it takes none.
+def next_episode_values(following: F32, there: Bool) -> F32:
+    """V of the decision that somebody takes next, [T, N, ...], be it of another episode; 0 where none comes.
 
     For rewards whose return runs on over the end of an episode. Source: Burda et al. 2018 (arXiv 1810.12894),
-    section 2.3. Arguments as in `following_values`, one stream.
+    section 2.3. following: [T, N, ...], V one decision later; there: [T, N], whether it is taken then: who is out of a
+    match waits for the next.
     """
-    values = np.concatenate([values[1:], last_values[None]])
-    return np.where(np.concatenate([active[1:], last_active[None]]), values, np.float32(0))
+    found = np.zeros_like(following)
+    carried = np.zeros_like(following[0])
+    for t in reversed(range(len(following))):
+        carried = found[t] = np.where(there[t].reshape(-1, *(1,) * (following.ndim - 2)), following[t], carried)
+    return found
 
 
 @njit(cache=True, nogil=True)

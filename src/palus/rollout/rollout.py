@@ -100,6 +100,11 @@ class Rollout:
         return lasting
 
     @property
+    def decides_next(self) -> Bool:
+        """[T, B]: `active` one decision later."""
+        return np.concatenate([self.active[1:], self.last_active[None]])
+
+    @property
     def agent_steps(self) -> int:
         """Decisions that the learner can use."""
         return int(self.active.sum())

@@ -73,7 +73,7 @@ class PolicyRecord:
     def summarize(self) -> dict[str, float]:
         """Tag -> number since the last summary."""
         values: dict[str, float] = {}
-        for tag in self.updates[-1] if self.updates else ():
+        for tag in dict.fromkeys(tag for stats in self.updates for tag in stats):  # some are rarer than updates
             numbers = [stats[tag] for stats in self.updates if tag in stats]
             values[tag] = max(numbers) if tag.endswith(" Max") else float(np.mean(numbers))
         if not self.episodes:

@@ -150,6 +150,7 @@ def network_of(settings: SignalNetworkSettings) -> NetworkSettings:
         hidden_units=settings.hidden_units,
         num_layers=settings.num_layers,
         vis_encode_type=settings.vis_encode_type,
+        goal_conditioning_type=settings.goal_conditioning_type,
     )
 
 
