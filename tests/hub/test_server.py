@@ -155,6 +155,20 @@ def test_what_is_too_large_is_refused_by_name(ada: Client) -> None:
     assert ada.send("POST", "/api/validate-yaml", content=b" " * (5 << 20)).status_code == 413
 
 
+def test_paths_are_looked_up_as_the_tree_shows_them_and_not_without_end(ada: Client, anybody: Client) -> None:
+    assert ada.commit(file_line("a/b/c", b"1"), file_line("a/d", b"2")).status_code == 200
+    tree = {found["path"]: found for found in ada.send("GET", "/api/models/ada/one/tree/main?recursive=true").json()}
+    assert list(tree) == ["README.md", "a", "a/b", "a/b/c", "a/d"]
+    assert len({tree["a"]["oid"], tree["a/b"]["oid"]}) == 2
+    address = "/api/models/ada/one/paths-info/main"
+    for asked in ({"json": {"paths": ["a/", "a/b/c", "nothing", "a"]}}, {"data": {"paths": ["a", "a/b/c"]}}):
+        assert anybody.send("POST", address, **asked).json() == [tree["a"], tree["a/b/c"]]
+    for many in ({"json": {"paths": ["x"] * 1001}}, {"data": {"paths": ["x"] * 1002}}):
+        refused = anybody.send("POST", address, **many)
+        assert refused.status_code == 400 and "at most 1000" in refused.headers["X-Error-Message"]
+    assert anybody.send("POST", address.replace("one", "none"), data={"paths": ["x"] * 1002}).status_code == 401
+
+
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br, gzip"])
 def test_a_compressed_body_is_refused(ada: Client, coding: str) -> None:
     for path in ("/api/repos/create", "/api/models/ada/one/commit/main"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import importlib
 import json
@@ -78,7 +79,7 @@ def answer(line: socket.socket) -> tuple[int, dict[str, Any]]:
 
 def ask(address: tuple[str, int], path: str = "/api/arena/envs", **request: Any) -> httpx.Response:
     settings = {"timeout": PATIENCE_S, "trust_env": False} | request
-    return httpx.get(f"http://{address[0]}:{address[1]}{path}", **settings)
+    return httpx.request(settings.pop("method", "GET"), f"http://{address[0]}:{address[1]}{path}", **settings)
 
 
 def ada_with_a_repository(store: Store) -> str:
@@ -494,6 +495,26 @@ def test_lists_of_repositories_are_metered_on_their_own_and_made_a_few_at_a_time
         assert sorted(answer.result().status_code for answer in answers) == [200] * 10 + [429] * 2
         assert ask(address, "/api/models/ada/one").status_code == 401, "one repository is no list"
     assert watched.most == 2
+
+
+def test_paths_are_read_off_the_event_loop_and_only_for_who_may_ask(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, on_loop = listing.parse_qsl, list[bool]()
+
+    def watched(*what: Any, **more: Any) -> Any:
+        on_loop.append(asyncio._get_running_loop() is not None)
+        return read(*what, **more)
+
+    monkeypatch.setattr(listing, "parse_qsl", watched)
+    with store.write() as connection:
+        create_repo(connection, "model", create_account(connection, "ada"), "one", False, HubLimits())
+    with arena(store) as address:
+        form = {"method": "POST", "data": {"paths": ["a"]}}
+        assert ask(address, "/api/models/ada/none/paths-info/main", **form).status_code == 401
+        assert not on_loop
+        assert ask(address, "/api/models/ada/one/paths-info/main", **form).json() == []
+    assert on_loop == [False]
 
 
 def test_a_list_of_repositories_ends_a_page_where_it_is_full_and_goes_on_with_the_next(

@@ -168,7 +168,7 @@ def _apply(before: Mapping[str, File], changes: Sequence[Put | Remove], stored: 
     emptied: dict[str, int] = {}  # folder -> the last change that emptied it
 
     def is_there(path: str) -> bool:
-        return path in put and all(emptied.get(folder, 0) <= put[path][0] for folder in ("", *_folders(path)))
+        return path in put and all(emptied.get(folder, 0) <= put[path][0] for folder in ("", *folders_of(path)))
 
     for number, change in enumerate(changes, start=1):
         if isinstance(change, Put):
@@ -192,7 +192,7 @@ def _stored_files(connection: Connection, changes: Sequence[Put | Remove]) -> di
     return {put: File(put.path, put.sha256, rows[put.sha256].size, put.lfs, rows[put.sha256].git_sha1) for put in puts}
 
 
-def _folders(path: str) -> Iterator[str]:
+def folders_of(path: str) -> Iterator[str]:
     """Every folder that a path lies in, but for the root."""
     return (path[:end] for end, character in enumerate(path) if character == "/")
 
@@ -210,7 +210,7 @@ def _check_files(number: int, limits: HubLimits) -> None:
 def _check_tree(files: dict[str, File], limits: HubLimits) -> None:
     _check_files(len(files), limits)
     for path in files:
-        for folder in _folders(path):
+        for folder in folders_of(path):
             if folder in files:
                 raise InvalidInputError(f"{folder} would be a file and a folder at once (of {path}); rename one")
 

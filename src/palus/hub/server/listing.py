@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from palus.hub import repos
-from palus.hub.commits import MAIN, File, list_commits, list_files, resolve_revision
+from palus.hub.commits import MAIN, File, folders_of, list_commits, list_files, resolve_revision
 from palus.hub.limits import MIB
 from palus.hub.refusals import EntryNotFoundError, InvalidInputError
 from palus.hub.server.context import Hub
@@ -25,16 +25,15 @@ from palus.hub.server.route import HubRoute
 from palus.hub.server.shapes import Json, show_commit, show_file, show_repo, show_sibling
 
 
-def show_folders(files: Iterable[File]) -> dict[str, Json]:
-    """Every folder that holds a file, directly or not; not the root.
+def show_folders(files: Iterable[File], wanted: Collection[str]) -> dict[str, Json]:
+    """Those of the wanted folders that hold a file, directly or not.
 
-    Its id changes when anything in it does, as git's would.
+    The id of one changes when anything in it does, as git's would.
     """
     hashes: defaultdict[str, Any] = defaultdict(lambda: hashlib.sha1(usedforsecurity=False))
     for file in sorted(files, key=lambda file: file.path):
-        segments = file.path.split("/")
-        for depth in range(1, len(segments)):
-            hashes["/".join(segments[:depth])].update(f"{file.path}\0{file.sha256}\n".encode())
+        for folder in filter(wanted.__contains__, folders_of(file.path)):
+            hashes[folder].update(f"{file.path}\0{file.sha256}\n".encode())
     return {
         path: {"type": "directory", "path": path, "oid": content.hexdigest(), "size": 0}
         for path, content in hashes.items()
@@ -45,6 +44,8 @@ COMMITS_PER_PAGE = 50
 MAX_FULL_PAGE = 100
 MAX_PAGE_BYTES = 2 * MIB
 MAX_TAGS = 20
+MAX_PATHS = 1000
+"""That are looked up at once; `huggingface_hub` asks for 500."""
 _SORTS: dict[str, repos.Sort] = {
     **dict.fromkeys(("lastModified", "last_modified", "trendingScore", "trending_score", "likes"), "modified_ms"),
     **dict.fromkeys(("createdAt", "created_at"), "created_ms"),
@@ -107,7 +108,8 @@ def make_listing_router(hub: Hub, kind: repos.Kind) -> APIRouter:
         inside = [file for file in files if file.path.startswith(prefix)]
         if folder and not inside:
             raise EntryNotFoundError(f"there is no folder {folder[:200]!a} at {revision[:60]!a}")
-        everything = {file.path: show_file(file) for file in inside} | show_folders(inside)
+        folders = {folder for file in inside for folder in folders_of(file.path)}
+        everything = {file.path: show_file(file) for file in inside} | show_folders(inside, folders)
         return [
             item
             for path, item in sorted(everything.items())
@@ -117,10 +119,9 @@ def make_listing_router(hub: Hub, kind: repos.Kind) -> APIRouter:
     @router.post("/{owner}/{name}/paths-info/{revision}")
     async def paths_info(request: Request, owner: str, name: str, revision: str) -> list[Json]:
         """The files and folders among `paths` (a form, or JSON) that exist."""
-        paths = _read_paths(request.headers.get("content-type", ""), await request.body())
-        _, _, files = await run_in_threadpool(at, request, f"{owner}/{name}", revision)
-        known = {file.path: show_file(file) for file in files} | show_folders(files)
-        return [known[path] for path in dict.fromkeys(path.strip("/") for path in paths) if path in known]
+        body = await request.body()
+        async with hub.listing:
+            return await run_in_threadpool(look_up, request, f"{owner}/{name}", revision, body)
 
     @router.get("/{owner}/{name}/commits/{revision}")
     def commits(request: Request, response: Response, owner: str, name: str, revision: str, p: Page = 0) -> list[Json]:
@@ -160,6 +161,13 @@ def make_listing_router(hub: Hub, kind: repos.Kind) -> APIRouter:
         ends = len(rows) == len(found) < wanted["limit"]
         return rows, None if ends else found[len(rows) - 1]
 
+    def look_up(request: Request, full: str, revision: str, body: bytes) -> list[Json]:
+        _, _, files = at(request, full, revision)  # before the body is parsed: who may not ask takes no time
+        paths = _read_paths(request.headers.get("content-type", ""), body)
+        wanted = dict.fromkeys(path.strip("/") for path in paths)
+        known = {file.path: show_file(file) for file in files if file.path in wanted} | show_folders(files, wanted)
+        return [known[path] for path in wanted if path in known]
+
     def at(request: Request, full: str, revision: str) -> tuple[repos.Repo, str, tuple[File, ...]]:
         caller = hub.identify(request)
         with hub.store.read() as connection:
@@ -183,16 +191,20 @@ def _next_link(request: Request, changed: dict[str, str]) -> str:
     return f'<{request.url.include_query_params(**changed)}>; rel="next"'
 
 
-def _read_paths(content_type: str, body: bytes) -> Sequence[str]:
+def _read_paths(content_type: str, body: bytes) -> list[str]:
     try:
         if content_type.startswith("application/json"):
             paths = json.loads(body)["paths"]
         else:
-            paths = [value for key, value in parse_qsl(body.decode()) if key == "paths"]
+            fields = parse_qsl(body.decode(), max_num_fields=MAX_PATHS + 1)  # counted before they are read; `expand`
+            paths = [value for key, value in fields if key == "paths"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InvalidInputError("the body is neither a form with `paths` nor JSON with a list of them") from error
+        sentence = f"the body is neither a form with at most {MAX_PATHS} `paths` nor JSON with a list of them"
+        raise InvalidInputError(sentence) from error
     if isinstance(paths, str):
         paths = [paths]
-    if not isinstance(paths, Iterable) or not all(isinstance(path, str) for path in paths):
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         raise InvalidInputError("`paths` is not a list of texts")
-    return list(paths)
+    if len(paths) > MAX_PATHS:
+        raise InvalidInputError(f"{len(paths)} `paths` are asked for; at most {MAX_PATHS} are looked up at once")
+    return paths
