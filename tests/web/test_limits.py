@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from huggingface_hub import HfApi
 from sqlalchemy import event, exc, insert
 from synthetic_arena import SyntheticArena
 from web_server import serving
@@ -542,6 +543,42 @@ def test_a_list_of_repositories_ends_a_page_where_it_is_full_and_goes_on_with_th
     assert [len(page) for page in pages if page] == [2, 2]
     assert [model for page in pages for model in page] == whole.json()
     assert len(whole.json()[3]["siblings"]) == 50
+
+
+def test_a_tree_comes_in_pages_that_the_library_follows(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    blob = store.blobs.put(b"x")
+    paths = ["a", "b-c", "b/a", "b/\u00fc?#%20&;>/1", "b/\u00fc?#%20&;>/2", "b/\u00fc?#%20&;>/3", "d/e/f"]
+    with store.write() as connection:
+        row = {"sha256": blob.sha256, "size": blob.size, "git_sha1": blob.git_sha1}
+        connection.execute(insert(blobs).values(**row, created_ms=1, pinned=True))
+        made = create_repo(connection, "model", create_account(connection, "ada"), "one", False, HubLimits())
+        files = [File(path, blob.sha256, 1, False, blob.git_sha1) for path in paths]
+        write_commit(connection, made.id, made.name, made.head, Message("m"), "ada", files)
+    monkeypatch.setenv("NO_PROXY", "*")
+    with arena(store) as address:
+        api = HfApi(f"http://{address[0]}:{address[1]}", token=False)
+
+        def listed(folder: str | None, recursive: bool) -> list[Any]:
+            return list(api.list_repo_tree("ada/one", folder, recursive=recursive))
+
+        asked = [(None, True), (None, False), ("b/\u00fc?#%20&;>", False)]
+        whole = [listed(*what) for what in asked]
+        monkeypatch.setattr(listing, "MAX_TREE_PAGE", 2)
+        first = ask(address, "/api/models/ada/one/tree/main?recursive=true")
+        assert [found["path"] for found in first.json()] == ["a", "b"] and first.links["next"]["url"].startswith("http")
+        assert [listed(*what) for what in asked] == whole
+    assert [found.path for found in whole[0]] == [
+        "a",
+        "b",
+        "b/a",
+        paths[3][:-2],
+        *paths[3:6],
+        "b-c",
+        "d",
+        "d/e",
+        "d/e/f",
+    ]
+    assert [[found.path for found in each] for each in whole[1:]] == [["a", "b", "b-c", "d"], paths[3:6]]
 
 
 def test_who_finds_no_connection_free_is_told_to_come_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,16 +8,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from typing import Annotated, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import URL
 
 from palus.hub import repos
 from palus.hub.commits import MAIN, File, folders_of, list_commits, list_files, resolve_revision
+from palus.hub.ids import MAX_PATH_BYTES
 from palus.hub.limits import MIB
 from palus.hub.refusals import EntryNotFoundError, InvalidInputError
 from palus.hub.server.context import Hub
@@ -44,6 +47,7 @@ COMMITS_PER_PAGE = 50
 MAX_FULL_PAGE = 100
 MAX_PAGE_BYTES = 2 * MIB
 MAX_TAGS = 20
+MAX_TREE_PAGE = 1000
 MAX_PATHS = 1000
 """That are looked up at once; `huggingface_hub` asks for 500."""
 _SORTS: dict[str, repos.Sort] = {
@@ -52,6 +56,7 @@ _SORTS: dict[str, repos.Sort] = {
     "downloads": "downloads",
 }
 Word = Annotated[str | None, Query(max_length=200)]
+LongWord = Annotated[str | None, Query(max_length=MAX_PATH_BYTES)]
 Words = Annotated[list[Annotated[str, Query(max_length=200)]] | None, Query(max_length=20)]
 Limit = Annotated[int, Query(ge=1)]
 Page = Annotated[int, Query(ge=0, le=100_000)]
@@ -98,26 +103,22 @@ def make_listing_router(hub: Hub, kind: repos.Kind) -> APIRouter:
 
     @router.get("/{owner}/{name}/tree/{revision}/{path:path}")
     @router.get("/{owner}/{name}/tree/{revision}")
-    def tree(
-        request: Request, owner: str, name: str, revision: str, path: str = "", recursive: bool = False
-    ) -> list[Json]:
-        """Files and folders in a folder, or everything below it."""
-        _, _, files = at(request, f"{owner}/{name}", revision)
-        folder = path.strip("/")
-        prefix = f"{folder}/" if folder else ""
-        inside = [file for file in files if file.path.startswith(prefix)]
-        if folder and not inside:
-            raise EntryNotFoundError(f"there is no folder {folder[:200]!a} at {revision[:60]!a}")
-        folders = {folder for file in inside for folder in folders_of(file.path)}
-        everything = {file.path: show_file(file) for file in inside} | show_folders(inside, folders)
-        return [
-            item
-            for path, item in sorted(everything.items())
-            if path.startswith(prefix) and (recursive or "/" not in path[len(prefix) :])
-        ]
+    async def tree(
+        request: Request,
+        owner: str,
+        name: str,
+        revision: str,
+        path: str = "",
+        recursive: bool = False,
+        cursor: LongWord = None,
+    ) -> Response:
+        """Files and folders in a folder, or everything below it. Pages by the Link header."""
+        async with hub.listing:
+            wanted = (path.strip("/"), recursive, cursor)
+            return await run_in_threadpool(tree_page, request, f"{owner}/{name}", revision, *wanted)
 
     @router.post("/{owner}/{name}/paths-info/{revision}")
-    async def paths_info(request: Request, owner: str, name: str, revision: str) -> list[Json]:
+    async def paths_info(request: Request, owner: str, name: str, revision: str) -> Response:
         """The files and folders among `paths` (a form, or JSON) that exist."""
         body = await request.body()
         async with hub.listing:
@@ -161,12 +162,32 @@ def make_listing_router(hub: Hub, kind: repos.Kind) -> APIRouter:
         ends = len(rows) == len(found) < wanted["limit"]
         return rows, None if ends else found[len(rows) - 1]
 
-    def look_up(request: Request, full: str, revision: str, body: bytes) -> list[Json]:
+    def tree_page(
+        request: Request, full: str, revision: str, folder: str, recursive: bool, cursor: str | None
+    ) -> Response:
+        """What is in a folder, from the path behind the cursor on."""
+        _, _, files = at(request, full, revision)
+        prefix = f"{folder}/" if folder else ""
+        inside = {file.path: file for file in files if file.path.startswith(prefix)}
+        if folder and not inside:
+            raise EntryNotFoundError(f"there is no folder {folder[:200]!a} at {revision[:60]!a}")
+        below = (path for path in _walk(inside) if path.startswith(prefix))
+        asked = (path for path in below if recursive or "/" not in path[len(prefix) :])
+        seen = cursor.split("/") if cursor else []
+        found = list(islice((path for path in asked if path.split("/") > seen), MAX_TREE_PAGE + 1))
+        shown, headers = found[:MAX_TREE_PAGE], dict[str, str]()
+        if len(found) > MAX_TREE_PAGE:
+            headers["Link"] = _next_link(request, {"cursor": shown[-1]})
+        known = {path: show_file(inside[path]) for path in shown if path in inside}
+        known |= show_folders(inside.values(), {*shown} - {*known})
+        return JSONResponse([known[path] for path in shown], headers=headers)
+
+    def look_up(request: Request, full: str, revision: str, body: bytes) -> Response:
         _, _, files = at(request, full, revision)  # before the body is parsed: who may not ask takes no time
         paths = _read_paths(request.headers.get("content-type", ""), body)
         wanted = dict.fromkeys(path.strip("/") for path in paths)
         known = {file.path: show_file(file) for file in files if file.path in wanted} | show_folders(files, wanted)
-        return [known[path] for path in wanted if path in known]
+        return JSONResponse([known[path] for path in wanted if path in known])
 
     def at(request: Request, full: str, revision: str) -> tuple[repos.Repo, str, tuple[File, ...]]:
         caller = hub.identify(request)
@@ -176,6 +197,15 @@ def make_listing_router(hub: Hub, kind: repos.Kind) -> APIRouter:
             return repo, commit, list_files(connection, commit)
 
     return router
+
+
+def _walk(paths: Iterable[str]) -> Iterator[str]:
+    """Files and the folders that they are in, in the order of their segments: a folder before what is in it."""
+    last = ""
+    for path in sorted(paths, key=lambda path: path.split("/")):
+        yield from (folder for folder in folders_of(path) if not last.startswith(f"{folder}/"))
+        yield path
+        last = path
 
 
 def _read_cursor(cursor: str | None) -> tuple[int, int] | None:
@@ -188,7 +218,8 @@ def _read_cursor(cursor: str | None) -> tuple[int, int] | None:
 
 
 def _next_link(request: Request, changed: dict[str, str]) -> str:
-    return f'<{request.url.include_query_params(**changed)}>; rel="next"'
+    address = URL(scope={**request.scope, "path": quote(request.scope["path"])})  # a header has ASCII alone
+    return f'<{address.include_query_params(**changed)}>; rel="next"'
 
 
 def _read_paths(content_type: str, body: bytes) -> list[str]:
