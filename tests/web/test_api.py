@@ -24,6 +24,7 @@ from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.replay import encode_replay
 from palus.envs.recording import Recording
+from palus.hub.repos import find_repo, set_private
 from palus.ratings.bradley_terry import fit
 from palus.ratings.interval import score_interval, share_intervals
 from palus.store import Store, open_store
@@ -177,6 +178,21 @@ def test_a_private_repository_has_no_page(client: TestClient, arena: SyntheticAr
     arena.push_card("eve/six", "# public")
     assert client.get("/api/arena/models/eve/five").status_code == 404
     assert get(client, "models/EVE/six")["card_html"] == "<h2>public</h2>\n"
+
+
+def test_a_model_that_is_hidden_while_another_is_shown_loses_its_page(
+    client: TestClient, arena: SyntheticArena
+) -> None:
+    arena.push_card("eve/five", "# five")
+    arena.push_card("eve/six", "# six", private=True)
+    pages = ("/api/arena/models/eve/five", "/api/arena/models/eve/six")
+    assert [client.get(page).status_code for page in pages] == [200, 404]
+    with arena.store.write() as connection:
+        for repo, private in (("eve/five", True), ("eve/six", False)):
+            found = find_repo(connection, "model", repo)
+            assert found is not None
+            set_private(connection, found, private)
+    assert [client.get(page).status_code for page in pages] == [404, 200]
 
 
 def test_a_probe_is_shown_as_a_claim_about_the_model_on_the_board_alone(

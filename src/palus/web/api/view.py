@@ -31,7 +31,7 @@ NEWEST = 100
 
 @dataclass(frozen=True)
 class Version:
-    """What pages depend on. Equal versions give equal pages.
+    """What pages depend on, in numbers that are cheap to ask for: equal versions are taken to give equal pages.
 
     seq: newest match. annulled: their count. roster: changes with entries, ratings and repositories.
     """
@@ -195,8 +195,9 @@ def read_version(connection: Connection) -> Version:
             select(func.sum(fields.c.upto_seq)).scalar_subquery(),
             select(func.count(repos.c.id)).scalar_subquery(),
             select(func.max(repos.c.modified_ms)).scalar_subquery(),
-            select(func.count()).where(repos.c.private).scalar_subquery(),
         )
     ).one()
     seq, annulled, *roster = (int(value or 0) for value in row)
-    return Version(seq, annulled, tuple(roster))
+    # Which ones are private, not how many: somebody may hide one and show another.
+    private = connection.scalars(select(repos.c.id).where(repos.c.private).order_by(repos.c.id))
+    return Version(seq, annulled, (*roster, *private))
