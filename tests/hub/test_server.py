@@ -203,6 +203,11 @@ def test_a_token_does_what_its_scopes_say(hub: RunningHub, http: httpx.Client, a
     reader, runner, admin = with_scopes("ada", "read"), with_scopes("ada", "runner"), with_scopes("root", "admin")
     assert [c.get("README.md").status_code for c in (reader, runner, admin)] == [200, 404, 200]
     assert [c.put("new").status_code for c in (reader, runner, admin)] == [403, 404, 200]
+    assert [[m["id"] for m in c.send("GET", "/api/models").json()] for c in (reader, runner, admin)] == [
+        ["ada/one"],
+        [],
+        ["ada/one"],
+    ]
     assert reader.send("GET", "/api/whoami-v2").json()["auth"]["accessToken"]["role"] == "read"
 
 

@@ -7,7 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, Select, delete, exists, func, insert, literal, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from palus.hub.accounts import Account, Caller
@@ -101,8 +115,8 @@ def list_repos(
 ) -> list[Repo]:
     """Up to `limit` repositories, largest sort value (newest) first.
 
-    tags: all of which they have. search: part of the name, any case. reader: who may see private ones of their own too.
-    after: sort value and id of the repository at which the list was left.
+    tags: all of which they have. search: part of the name, any case. reader: who sees private ones of their own too,
+    where their token allows that. after: sort value and id of the repository at which the list was left.
     """
     column = repos.c[sort]
     query = _select().where(repos.c.kind == kind).order_by(column.desc(), repos.c.id.desc()).limit(limit)
@@ -113,8 +127,10 @@ def list_repos(
     if search is not None:
         query = query.where(repos.c.key.contains(search.lower(), autoescape=True))
     if reader is None or not reader.is_admin:
-        own = literal(False) if reader is None else repos.c.owner_id == reader.account_id
-        query = query.where(or_(repos.c.private.is_(False), own))
+        shown: list[ColumnElement[bool]] = [repos.c.private.is_(False)]
+        if reader is not None and reader.can_read_as(reader.name):
+            shown.append(repos.c.owner_id == reader.account_id)
+        query = query.where(or_(*shown))
     if after is not None:
         query = query.where(tuple_(column, repos.c.id) < tuple_(*map(literal, after)))
     return _with_tags(connection, connection.execute(query).all())
