@@ -47,6 +47,7 @@ from palus.envs.recording import RecordedEvent, Recording
 from palus.errors import PalusError
 from palus.export.policy_file import PolicyFile, read_policy, write_policy
 from palus.hub.card import dump_card, read_card
+from palus.hub.limits import HubLimits
 from palus.hub.probe_file import draw_probe, parse_probe
 from palus.hub.server.ndjson import CommitReader
 from palus.hub.server.shapes import LfsBatch
@@ -116,7 +117,7 @@ def changed(seed: bytes, rng: random.Random) -> bytes:
 
 def commit(data: bytes, folder: Path) -> None:
     store = BlobStore(folder / "blobs")
-    reader = CommitReader(store.open_writer, lambda writer: writer.keep(), 10_000, 10_000)
+    reader = CommitReader(store.open_writer, lambda writers: None, HubLimits(file_bytes=10_000), 10_000)
     try:
         reader.feed(data)
         reader.finish()

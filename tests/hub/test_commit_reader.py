@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palus.hub.commits import Message, Put, Remove
+from palus.hub.limits import HubLimits
 from palus.hub.refusals import InvalidInputError, RefusedRequestError, TooLargeError
+from palus.hub.server import ndjson as ndjson_module
 from palus.hub.server.ndjson import MAX_CHANGES, CommitReader
 from palus.store import BlobStore
+from palus.store.blobs import BlobWriter
 
 HEADER = {"key": "header", "value": {"summary": "First", "description": "Push", "parentCommit": "a" * 40}}
 
@@ -28,7 +33,7 @@ def file_line(path: str, data: bytes, content_first: bool = True) -> dict[str, o
 def read(
     store: BlobStore, body: bytes, cuts: list[int], file_bytes: int = 10_000, all_bytes: int = 10_000
 ) -> tuple[Message, list[Put | Remove]]:
-    reader = CommitReader(store.open_writer, lambda writer: writer.keep(), file_bytes, all_bytes)
+    reader = CommitReader(store.open_writer, keep, HubLimits(file_bytes=file_bytes), all_bytes)
     try:
         edges = [0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]
         for start, end in pairwise(edges):
@@ -36,6 +41,11 @@ def read(
         return reader.finish()
     finally:
         reader.close()
+
+
+def keep(writers: Sequence[BlobWriter]) -> None:
+    for writer in writers:
+        writer.keep()
 
 
 def ndjson(*lines: object) -> bytes:
@@ -105,8 +115,30 @@ def test_bytes_are_counted_while_they_come(tmp_path: Path, file_bytes: int, all_
             read(BlobStore(tmp_path), body, [], file_bytes, all_bytes)
 
 
+def test_files_are_kept_a_few_together_and_no_more_than_a_repository_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ndjson_module, "KEPT_TOGETHER", 2)
+    together = list[int]()
+
+    def watched(writers: Sequence[BlobWriter]) -> None:
+        together.append(len(writers))
+        keep(writers)
+
+    store, files = BlobStore(tmp_path), [file_line(f"f{number}", b"%d" % number) for number in range(6)]
+    with closing(CommitReader(store.open_writer, watched, HubLimits(repo_files=5), 10_000)) as reader:
+        reader.feed(ndjson(HEADER, *files[:5], files[4]))
+        assert len(reader.finish()[1]) == 6, "one path was put twice"
+    assert together == [2, 2, 2] and len(list(tmp_path.glob("??/*"))) == 5
+    together.clear()
+    full = CommitReader(store.open_writer, watched, HubLimits(repo_files=5), 10_000)
+    with pytest.raises(TooLargeError, match="6 files"), closing(full):
+        full.feed(ndjson(HEADER, *files))
+    assert together == [2, 2] and list(tmp_path.glob(".incoming-*")) == []
+
+
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
-    reader = CommitReader(BlobStore(tmp_path).open_writer, lambda writer: writer.keep(), 10, 10)
+    reader = CommitReader(BlobStore(tmp_path).open_writer, keep, HubLimits(), 10)
     with pytest.raises(TooLargeError, match="longer than 64 KiB"):
         for _ in range(3):
             reader.feed(b"x" * 40_000)
@@ -126,7 +158,7 @@ class Watched(bytes):
 def test_many_lines_at_once_are_copied_once_each(tmp_path: Path) -> None:
     removes = ({"key": "deletedFile", "value": {"path": str(number)}} for number in range(MAX_CHANGES - 1))
     body = Watched(ndjson(HEADER, file_line("a", b"abc"), *removes))
-    reader = CommitReader(BlobStore(tmp_path).open_writer, lambda writer: writer.keep(), 10, 10)
+    reader = CommitReader(BlobStore(tmp_path).open_writer, keep, HubLimits(), 10)
     Watched.copied = 0
     reader.feed(body)
     assert len(reader.finish()[1]) == MAX_CHANGES

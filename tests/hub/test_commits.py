@@ -28,7 +28,7 @@ from palus.hub.refusals import InvalidInputError
 from palus.hub.repos import create_repo, find_repo
 from palus.hub.server import upload
 from palus.hub.server.ndjson import CommitReader
-from palus.hub.uploads import keep_upload
+from palus.hub.uploads import keep_uploads
 from palus.store import Store
 from palus.store.tables import repos
 from palus.web.app import make_app
@@ -96,7 +96,7 @@ def ada_at_a_hub(store: Store, limits: HubLimits | None = None) -> Iterator[http
         token = issue_token(connection, "ada", "test")
     with store.blobs.open_writer() as writer:
         writer.write(DATA)
-        keep_upload(store, writer, account.id, HubLimits())
+        keep_uploads(store, [writer], account.id, HubLimits())
     headers = {"Authorization": f"Bearer {token}"}
     with (
         serving(make_app(store, hub_limits=limits)) as address,
@@ -164,21 +164,21 @@ def test_commits_that_are_under_way_share_the_quota_of_the_day(store: Store, mon
             begun.set()
 
     monkeypatch.setattr(upload, "CommitReader", Watched)
-    half = file_lines("half", bytes(600))
-    with ada_at_a_hub(store, HubLimits(day_bytes=1000)) as client:
+    half = file_lines("half", bytes(9000))
+    with ada_at_a_hub(store, HubLimits(day_bytes=18_000)) as client:
         lines = ["POST /api/models/ada/one/commit/main HTTP/1.1", "Host: localhost", f"Content-Length: {len(half)}"]
         head = "\r\n".join([*lines, f"Authorization: {client.headers['Authorization']}", "", ""]).encode()
         with socket.create_connection((client.base_url.host, client.base_url.port or 0)) as slow:
             slow.sendall(head + half[:-1])
             assert begun.wait(60)
-            refused = client.post("/api/models/ada/two/commit/main", content=file_lines("more", b"x" * 600))
+            refused = client.post("/api/models/ada/two/commit/main", content=file_lines("more", b"x" * 9000))
             assert refused.status_code == 413 and "may be sent now" in refused.json()["error"]
             small = client.post("/api/models/ada/two/commit/main", content=file_lines("small", b"x" * 50))
             assert small.status_code == 200
         deadline = time.monotonic() + 60
         while refused.status_code == 413:  # until the server has seen that the other one is gone
             assert time.monotonic() < deadline
-            refused = client.post("/api/models/ada/two/commit/main", content=file_lines("more", b"x" * 600))
+            refused = client.post("/api/models/ada/two/commit/main", content=file_lines("more", b"x" * 9000))
         assert refused.status_code == 200
 
 

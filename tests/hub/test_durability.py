@@ -26,7 +26,7 @@ from palus.hub.limits import Buckets, HubLimits
 from palus.hub.refusals import TooLargeError
 from palus.hub.repos import Repo, create_repo, delete_repo, find_repo, list_repos, read_file
 from palus.hub.server.context import Hub
-from palus.hub.uploads import Incoming, collect_garbage, day_bytes_left, keep_upload, pin
+from palus.hub.uploads import Incoming, collect_garbage, day_bytes_left, keep_uploads, pin
 from palus.store import Store, open_store
 from palus.store.blobs import Blob, BlobWriter
 from palus.store.tables import blobs
@@ -109,7 +109,8 @@ def ada(store: Store) -> Account:
 def upload(store: Store, account: Account, data: bytes, limits: HubLimits = LIMITS) -> str:
     with store.blobs.open_writer() as writer:
         writer.write(data)
-        return keep_upload(store, writer, account.id, limits).sha256
+        keep_uploads(store, [writer], account.id, limits)
+        return writer.seal().sha256
 
 
 def make_repo(store: Store, account: Account, name: str, files: dict[str, bytes]) -> Repo:
@@ -161,8 +162,8 @@ def test_the_database_knows_of_bytes_before_the_folder_shows_them(store: Store, 
 
     with WatchedWriter(store.blobs) as writer:
         writer.write(b"bytes")
-        kept = keep_upload(store, writer, ada.id, LIMITS)
-    assert known == [kept.sha256] and store.blobs.read(kept.sha256) == b"bytes"
+        keep_uploads(store, [writer], ada.id, LIMITS)
+    assert known == [writer.seal().sha256] and store.blobs.read(known[0]) == b"bytes"
 
 
 def test_what_a_killed_writer_left_goes_when_it_is_old(store: Store) -> None:
@@ -177,14 +178,15 @@ def test_what_a_killed_writer_left_goes_when_it_is_old(store: Store) -> None:
 
 
 def test_the_day_quota_counts_what_is_new(store: Store, ada: Account) -> None:
-    limits = HubLimits(day_bytes=1000)
-    for data in (bytes(300), bytes(300), bytes(200)):
+    limits = HubLimits(day_bytes=8192 + 5000 + 500)
+    for data in (bytes(5000), bytes(5000), bytes(4096), b"a byte or two take what the disk does"):
         upload(store, ada, data)
     with store.read() as connection:
         assert day_bytes_left(connection, ada.id, limits) == 500
-    with pytest.raises(TooLargeError, match="500 bytes more within a day"):
-        upload(store, ada, bytes(501), limits)
-    assert len(files_on_disk(store.blobs.folder)) == 2, "refused bytes leave neither file nor claim"
+    for data in (bytes(5001), b"x"):
+        with pytest.raises(TooLargeError, match="500 bytes more within a day"):
+            upload(store, ada, data, limits)
+    assert len(files_on_disk(store.blobs.folder)) == 3, "refused bytes leave neither file nor claim"
     incoming = Incoming()
     incoming.take(store, ada.id, 300, limits)
     with pytest.raises(TooLargeError, match="200 bytes more within a day"):

@@ -17,7 +17,7 @@ from palus.hub.accounts import create_account
 from palus.hub.commits import Message, Put, add_commit
 from palus.hub.limits import HubLimits
 from palus.hub.repos import create_repo
-from palus.hub.uploads import keep_upload
+from palus.hub.uploads import keep_uploads
 from palus.store import open_store
 from palus.store.backup import back_up
 from palus.web.app import make_app
@@ -57,9 +57,9 @@ def test_the_size_of_a_file_is_told_without_bringing_it_here(tmp_path: Path) -> 
         repo = create_repo(connection, "model", account, "one", False, HubLimits())
     with store.blobs.open_writer() as writer:
         writer.write(bytes(5000))
-        blob = keep_upload(store, writer, account.id, HubLimits())
+        keep_uploads(store, [writer], account.id, HubLimits())
     with store.write() as connection:
-        changes = [Put("p\u00e4th/large.bin", blob.sha256)]
+        changes = [Put("p\u00e4th/large.bin", writer.seal().sha256)]
         add_commit(connection, store.blobs, repo, changes, Message("t"), "ada", HubLimits())
     shutil.rmtree(store.blobs.folder)
     with serving(make_app(store)) as address, httpx.Client(base_url=address, timeout=60, trust_env=False) as client:

@@ -279,21 +279,21 @@ def test_upload_addresses_are_good_for_one_content_only(ada: Client, grace: Clie
 
 
 def test_the_day_quota_counts_what_came_by_lfs_and_was_never_committed(tmp_path: Path) -> None:
-    day = json.dumps({"day_bytes": 10_000})
+    day = json.dumps({"day_bytes": 25_000})
     with running_hub(tmp_path, day) as hub, httpx.Client(base_url=hub.url, timeout=60) as http:
         ada = Client(http, hub.token("ada"))
         ada.create()
-        files = {hashlib.sha256(data).hexdigest(): data for data in (bytes([k]) * 4000 for k in range(4))}
+        files = {hashlib.sha256(data).hexdigest(): data for data in (bytes([k]) * 10_000 for k in range(4))}
         addresses: dict[str, str] = {}
         for half in (list(files)[:2], list(files)[2:]):  # each fits, both together do not
-            batch = {"operation": "upload", "objects": [{"oid": oid, "size": 4000} for oid in half]}
+            batch = {"operation": "upload", "objects": [{"oid": oid, "size": 10_000} for oid in half]}
             answer = ada.send("POST", "/ada/one.git/info/lfs/objects/batch", json=batch).json()
             addresses |= {o["oid"]: o["actions"]["upload"]["href"] for o in answer["objects"]}
         sent = [http.put(href, content=files[oid]) for oid, href in addresses.items()]
         assert [answer.status_code for answer in sent] == [200, 200, 413, 413]
-        assert "1.95 KiB more within a day" in sent[2].text
-        assert ada.put("large.bin", bytes(2001)).status_code == 413
-        assert ada.put("small.bin", bytes(1900)).status_code == 200
+        assert "4.88 KiB more within a day" in sent[2].text
+        assert ada.put("large.bin", bytes(5001)).status_code == 413
+        assert ada.put("small.bin", bytes(4900)).status_code == 200
 
 
 def test_a_hash_alone_opens_no_private_file(ada: Client, grace: Client) -> None:

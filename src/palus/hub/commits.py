@@ -134,9 +134,9 @@ def add_commit(
 ) -> str:
     """Apply changes to the head; returns the new head, or the old one when nothing changes.
 
-    Call inside `store.write()`, where every other writer waits, after `check_number`. Raises InvalidInputError,
-    TooLargeError, RefusedRequestError where the head moved on or the day is over, and, when the repository is gone,
-    RepoNotFoundError.
+    Call inside `store.write()`, where every other writer waits; who read the changes has bounded their number. Raises
+    InvalidInputError, TooLargeError, RefusedRequestError where the head moved on or the day is over, and, when the
+    repository is gone, RepoNotFoundError.
     """
     head = _lock_head(connection, repo)
     if message.parent and not head.startswith(message.parent):
@@ -197,18 +197,14 @@ def folders_of(path: str) -> Iterator[str]:
     return (path[:end] for end, character in enumerate(path) if character == "/")
 
 
-def check_number(changes: Sequence[Put | Remove], limits: HubLimits) -> None:
-    """Raises TooLargeError for changes that put more files than a repository may have."""
-    _check_files(len({change.path for change in changes if isinstance(change, Put)}), limits)
-
-
-def _check_files(number: int, limits: HubLimits) -> None:
+def check_number(number: int, limits: HubLimits) -> None:
+    """Raises TooLargeError for more files than a repository may have."""
     if number > limits.repo_files:
         raise TooLargeError(f"the repository would have {number} files; at most {limits.repo_files} are allowed")
 
 
 def _check_tree(files: dict[str, File], limits: HubLimits) -> None:
-    _check_files(len(files), limits)
+    check_number(len(files), limits)
     for path in files:
         for folder in folders_of(path):
             if folder in files:

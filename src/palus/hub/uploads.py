@@ -4,46 +4,55 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, exists, func, or_, select, update
+from sqlalchemy import Connection, case, delete, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
 from palus.hub.accounts import Caller
 from palus.hub.commits import DAY_MS
-from palus.hub.limits import HubLimits, show_bytes
+from palus.hub.limits import KIB, HubLimits, show_bytes
 from palus.hub.refusals import TooLargeError
 from palus.store import Store
 from palus.store.blobs import Blob, BlobStore, BlobWriter
 from palus.store.engine import now_ms
 from palus.store.tables import blob_claims, blobs, commit_files, commits, repos
 
+LEAST_BYTES = 4 * KIB
+"""That a file counts for in its account's day, because a disk takes as much for a byte."""
 SWEEP_BLOBS = 200
 """Orphans per sweep: writers wait while one runs."""
 
 
-def keep_upload(store: Store, writer: BlobWriter, account_id: int, limits: HubLimits) -> Blob:
-    """Store finished bytes as those of an account. Raises TooLargeError when they are more than its day has left.
+def keep_uploads(store: Store, writers: Sequence[BlobWriter], account_id: int, limits: HubLimits) -> None:
+    """Store finished bytes as those of an account, all or none. Raises TooLargeError when they are more than its day
+    has left.
 
     The database learns of them before the folder shows them: whatever a kill leaves behind can be swept.
     """
-    blob = writer.seal()
-    now = now_ms()
+    sealed = {blob.sha256: blob for blob in (writer.seal() for writer in writers)}
     with store.write() as connection:
-        pinned = store.blobs.has(blob.sha256)  # counts only where the hub has no row of it yet
-        row = {"sha256": blob.sha256, "size": blob.size, "git_sha1": blob.git_sha1}
-        # `insert` with ON CONFLICT, which SQLAlchemy has per dialect
-        insert: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-        connection.execute(insert(blobs).values(**row, created_ms=now, pinned=pinned).on_conflict_do_nothing())
-        claim = insert(blob_claims).values(sha256=blob.sha256, account_id=account_id, created_ms=now)
-        key = (blob_claims.c.sha256, blob_claims.c.account_id)
-        connection.execute(claim.on_conflict_do_update(index_elements=key, set_={"created_ms": now}))
+        for sha256 in sorted(sealed):  # in one order, or two who bring the same would wait for each other
+            _claim(connection, sealed[sha256], account_id, is_here=store.blobs.has(sha256))
         left = day_bytes_left(connection, account_id, limits)
         if left < 0:  # leaving here takes the rows back
-            raise over_quota(left + blob.size)
-    return writer.keep()
+            raise over_quota(left + sum(max(blob.size, LEAST_BYTES) for blob in sealed.values()))
+    for writer in writers:
+        writer.keep()
+
+
+def _claim(connection: Connection, blob: Blob, account_id: int, is_here: bool) -> None:
+    """Note that an account brought these bytes. is_here: counts only where the hub has no row of them yet."""
+    now = now_ms()
+    row = {"sha256": blob.sha256, "size": blob.size, "git_sha1": blob.git_sha1}
+    # `insert` with ON CONFLICT, which SQLAlchemy has per dialect
+    insert: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    connection.execute(insert(blobs).values(**row, created_ms=now, pinned=is_here).on_conflict_do_nothing())
+    claim = insert(blob_claims).values(sha256=blob.sha256, account_id=account_id, created_ms=now)
+    key = (blob_claims.c.sha256, blob_claims.c.account_id)
+    connection.execute(claim.on_conflict_do_update(index_elements=key, set_={"created_ms": now}))
 
 
 class Incoming:
@@ -85,7 +94,8 @@ def over_quota(left: int) -> TooLargeError:
 
 def day_bytes_left(connection: Connection, account_id: int, limits: HubLimits) -> int:
     """How much an account may still bring today."""
-    claimed = select(func.sum(blobs.c.size)).join(blob_claims, blob_claims.c.sha256 == blobs.c.sha256)
+    charged = case((blobs.c.size < LEAST_BYTES, LEAST_BYTES), else_=blobs.c.size)
+    claimed = select(func.sum(charged)).join(blob_claims, blob_claims.c.sha256 == blobs.c.sha256)
     recent = claimed.where(blob_claims.c.account_id == account_id, blob_claims.c.created_ms > now_ms() - DAY_MS)
     return limits.day_bytes - int(connection.execute(recent).scalar_one() or 0)
 

@@ -184,6 +184,7 @@ class BlobWriter:
                 self._file.seek(0)
                 while chunk := self._file.read(1 << 20):
                     sha1.update(chunk)
+                self._file.close()
             self._sealed = Blob(self._sha256.hexdigest(), self.size, sha1.hexdigest())
         return self._sealed
 
@@ -206,7 +207,6 @@ class BlobWriter:
         """Make the bytes visible on this machine."""
         blob = self.seal()
         with self._reporting():
-            self._file.close()
             target = self._store.path(blob.sha256)
             target.parent.mkdir(exist_ok=True)
             self.path.chmod(0o644)

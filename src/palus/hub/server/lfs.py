@@ -21,7 +21,7 @@ from palus.hub.refusals import InvalidInputError, TooLargeError
 from palus.hub.server.context import Hub
 from palus.hub.server.route import STREAMED_BODY, HubRoute, pieces
 from palus.hub.server.shapes import Json, LfsBatch, LfsObject
-from palus.hub.uploads import day_bytes_left, keep_upload, over_quota, reusable
+from palus.hub.uploads import day_bytes_left, keep_uploads, over_quota, reusable
 
 VALID_S = 3600
 _MEDIA_TYPE = "application/vnd.git-lfs+json"
@@ -109,6 +109,6 @@ def make_lfs_put_router(hub: Hub) -> APIRouter:
                     f"{blob.size} bytes of hash {blob.sha256[:12]} came, {size} of hash {oid[:12]} were announced; "
                     "upload them again"
                 )
-            await run_in_threadpool(keep_upload, hub.store, writer, account, hub.limits)
+            await run_in_threadpool(keep_uploads, hub.store, [writer], account, hub.limits)
 
     return router

@@ -14,21 +14,23 @@ from __future__ import annotations
 import binascii
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from palus.hub.card import plain_text
-from palus.hub.commits import Message, Put, Remove
+from palus.hub.commits import Message, Put, Remove, check_number
 from palus.hub.ids import check_path
-from palus.hub.limits import KIB, show_bytes
+from palus.hub.limits import KIB, HubLimits, show_bytes
 from palus.hub.refusals import InvalidInputError, TooLargeError
-from palus.store.blobs import Blob, BlobWriter
+from palus.store.blobs import BlobWriter
 
 # The key of a file's bytes with the quote that opens them. An escaped quote in front would be inside another string.
 _CONTENT = re.compile(rb'(?<!\\)"content"\s*:\s*"')
 _MAX_LINE = 64 * KIB  # without the content
 _MAX_KEY = 64  # how far back a content's key may begin that two pieces of the body share
 MAX_CHANGES = 10_000
+KEPT_TOGETHER = 50
+"""Files that are stored in one transaction: in one of its own, each would wait for all other writers."""
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _MAX_TITLE, _MAX_DESCRIPTION = 500, 20_000
 
@@ -36,18 +38,25 @@ _MAX_TITLE, _MAX_DESCRIPTION = 500, 20_000
 class CommitReader:
     """Feed it the body, then `finish`. Files are opened and kept by the two functions it is given.
 
-    Raises InvalidInputError and TooLargeError; call `close` in any case, it drops a file that was not finished.
+    all_bytes: of all files together. Raises InvalidInputError and TooLargeError; call `close` in any case, it drops
+    the files that were not kept.
     """
 
     def __init__(
-        self, open_writer: Callable[[], BlobWriter], keep: Callable[[BlobWriter], Blob], file_bytes: int, all_bytes: int
+        self,
+        open_writer: Callable[[], BlobWriter],
+        keep: Callable[[Sequence[BlobWriter]], None],
+        limits: HubLimits,
+        all_bytes: int,
     ) -> None:
-        self._open, self._keep, self._file_bytes, self._bytes_left = open_writer, keep, file_bytes, all_bytes
+        self._open, self._keep, self._limits, self._bytes_left = open_writer, keep, limits, all_bytes
         self._line, self._searched, self._lines = bytearray(), 0, 0
         self._content: _Base64Writer | None = None
         self._content_open = False
         self._message: Message | None = None
         self._changes: list[Put | Remove] = []
+        self._put: set[str] = set()
+        self._finished: list[BlobWriter] = []  # to be kept together
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body."""
@@ -63,12 +72,13 @@ class CommitReader:
             self._end_line()
         if self._message is None:
             raise InvalidInputError("the commit has no header line; send one before or after its files")
+        self._keep_finished()
         return self._message, self._changes
 
     def close(self) -> None:
         """Drop what is not finished."""
-        if self._content is not None:
-            self._content.writer.discard()
+        for writer in [*self._finished, *([self._content.writer] if self._content else [])]:
+            writer.discard()
 
     def _feed_line(self, data: bytes, start: int) -> int:
         """Collect bytes outside a content up to the end of the line or the start of a content; returns where that is
@@ -93,7 +103,7 @@ class CommitReader:
     def _start_content(self) -> None:
         if self._content is not None:
             raise InvalidInputError("a line of the commit has two contents; send one file per line")
-        limit = min(self._file_bytes, self._bytes_left)
+        limit = min(self._limits.file_bytes, self._bytes_left)
         self._content, self._content_open = _Base64Writer(self._open(), limit), True
 
     def _feed_content(self, data: bytes, start: int) -> int:
@@ -119,7 +129,7 @@ class CommitReader:
                 self._take(key, value, content)
         finally:
             self._content = None
-            if content is not None:
+            if content is not None and content.writer not in self._finished:
                 content.writer.discard()
 
     def _take(self, key: str, value: dict[str, Any], content: _Base64Writer | None) -> None:
@@ -129,12 +139,15 @@ class CommitReader:
             path = check_path(_string(value, "path"))
             if content is None or value.get("encoding", "base64") != "base64":
                 raise InvalidInputError(f"{path}: a file needs a content with the encoding base64")
-            self._changes.append(Put(path, self._keep(content.writer).sha256))
+            self._add(Put(path, content.writer.seal().sha256))
+            self._finished.append(content.writer)
+            if len(self._finished) == KEPT_TOGETHER:
+                self._keep_finished()
         elif key == "lfsFile":
             oid = _string(value, "oid")
             if not _SHA256.match(oid) or value.get("algo", "sha256") != "sha256":
                 raise InvalidInputError("an lfsFile needs a SHA-256 of 64 lower-case hex digits as its oid")
-            self._changes.append(Put(check_path(_string(value, "path")), oid, lfs=True))
+            self._add(Put(check_path(_string(value, "path")), oid, lfs=True))
         elif key == "deletedFile":
             self._changes.append(Remove(check_path(_string(value, "path"))))
         elif key == "deletedFolder":
@@ -144,6 +157,16 @@ class CommitReader:
             raise InvalidInputError(
                 f"a line of the commit has the key {key[:40]!a}; expected file, lfsFile, deletedFile"
             )
+
+    def _add(self, put: Put) -> None:
+        self._put.add(put.path)
+        check_number(len(self._put), self._limits)  # while they come: what is refused at the end is stored by then
+        self._changes.append(put)
+
+    def _keep_finished(self) -> None:
+        if self._finished:
+            self._keep(self._finished)
+        self._finished = []
 
 
 class _Base64Writer:

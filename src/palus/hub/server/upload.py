@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from palus.hub import repos
 from palus.hub.accounts import Caller
-from palus.hub.commits import MAIN, Message, Put, Remove, add_commit, check_number, list_files
+from palus.hub.commits import MAIN, Message, Put, Remove, add_commit, list_files
 from palus.hub.ids import check_path
 from palus.hub.limits import commit_body_bytes, show_bytes
 from palus.hub.refusals import ForbiddenError, InvalidInputError, RefusedRequestError, TooLargeError
@@ -18,7 +18,7 @@ from palus.hub.server.context import Hub
 from palus.hub.server.ndjson import CommitReader
 from palus.hub.server.route import STREAMED_BODY, HubRoute, pieces
 from palus.hub.server.shapes import FileToUpload, Json, Preupload, Settings
-from palus.hub.uploads import day_bytes_left, keep_upload, reusable
+from palus.hub.uploads import day_bytes_left, keep_uploads, reusable
 
 _CLIENT = re.compile(r"hf_hub/(\d+)\.(\d+)")
 # From this version on a client with hf_xet never uses LFS, whatever the server says, and a server cannot see whether
@@ -91,8 +91,8 @@ def make_upload_router(hub: Hub, kind: repos.Kind) -> APIRouter:
                 raise _too_large(declared, body_bytes)
             reader = CommitReader(
                 hub.store.blobs.open_writer,
-                lambda writer: keep_upload(hub.store, writer, caller.account_id, limits),
-                limits.file_bytes,
+                lambda writers: keep_uploads(hub.store, writers, caller.account_id, limits),
+                limits,
                 allowed,
             )
             message, changes = await _read(request, reader, body_bytes)
@@ -124,7 +124,6 @@ def make_upload_router(hub: Hub, kind: repos.Kind) -> APIRouter:
 
     def add(caller: Caller, repo: repos.Repo, message: Message, changes: list[Put | Remove]) -> str:
         blobs = hub.store.blobs
-        check_number(changes, limits)
         by_hash = {change.sha256: change.path for change in changes if isinstance(change, Put) and change.lfs}
         with hub.store.read() as connection:
             missing = by_hash.keys() - reusable(connection, blobs, caller, by_hash)
