@@ -34,7 +34,7 @@ from palus.hub.accounts import create_account, issue_token
 from palus.hub.commits import File, Message, write_commit
 from palus.hub.limits import Buckets, HubLimits, client_of, show_bytes
 from palus.hub.repos import create_repo
-from palus.hub.server import listing, manage
+from palus.hub.server import download_counts, listing, manage
 from palus.store import Store
 from palus.store.tables import blobs
 from palus.web import events, exports, worker_api
@@ -579,6 +579,41 @@ def test_a_tree_comes_in_pages_that_the_library_follows(store: Store, monkeypatc
         "d/e/f",
     ]
     assert [[found.path for found in each] for each in whole[1:]] == [["a", "b", "b-c", "d"], paths[3:6]]
+
+
+def test_downloads_are_counted_together_and_none_is_lost_or_doubled(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blob = store.blobs.put(b"model")
+    with store.write() as connection:
+        row = {"sha256": blob.sha256, "size": blob.size, "git_sha1": blob.git_sha1}
+        connection.execute(insert(blobs).values(**row, created_ms=1, pinned=True))
+        account, files = create_account(connection, "ada"), [File("a.onnx", blob.sha256, 5, False, blob.git_sha1)]
+        for name in ("one", "two"):
+            made = create_repo(connection, "model", account, name, False, HubLimits())
+            write_commit(connection, made.id, made.name, made.head, Message("m"), "ada", files)
+
+    def downloads() -> dict[str, int]:
+        with store.read() as connection:
+            return {repo.name: repo.downloads for repo in repos.list_repos(connection)}
+
+    add, tried = repos.add_downloads, list[Any]()
+
+    def add_at_second_try(connection: Any, counts: Any) -> None:
+        tried.append(counts)
+        add(connection, counts)
+        if len(tried) == 1:
+            raise exc.OperationalError("UPDATE", {}, Exception("the server is restarted"))
+
+    monkeypatch.setattr(repos, "add_downloads", add_at_second_try)
+    monkeypatch.setattr(download_counts, "WRITE_EVERY_S", PATIENCE_S)
+    with arena(store) as address:
+        for number in range(9):
+            assert ask(address, f"/ada/{'two' if number % 3 else 'one'}/resolve/main/a.onnx").content == b"model"
+        ask(address, "/ada/one/resolve/main/a.onnx", method="HEAD")
+        assert ask(address, "/ada/one/resolve/main/a.onnx", headers={"Range": "bytes=0-1"}).status_code == 206
+    assert downloads() == {"ada/one": 3, "ada/two": 6}
+    assert len(tried) == 2, "at once and, after this failed, at the end"
 
 
 def test_who_finds_no_connection_free_is_told_to_come_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

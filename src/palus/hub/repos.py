@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
+    bindparam,
     delete,
     exists,
     func,
@@ -96,9 +97,10 @@ def set_private(connection: Connection, repo: Repo, private: bool) -> None:
     connection.execute(update(repos).where(repos.c.id == repo.id).values(private=private))
 
 
-def count_download(connection: Connection, repo: Repo) -> None:
-    """One more download of its model."""
-    connection.execute(update(repos).where(repos.c.id == repo.id).values(downloads=repos.c.downloads + 1))
+def add_downloads(connection: Connection, counts: Mapping[int, int]) -> None:
+    """So many more downloads, by the repository's id; those that are gone are passed over."""
+    more = update(repos).where(repos.c.id == bindparam("repo")).values(downloads=repos.c.downloads + bindparam("more"))
+    connection.execute(more, [{"repo": repo_id, "more": count} for repo_id, count in sorted(counts.items())])
 
 
 def list_repos(

@@ -83,6 +83,7 @@ def make_app(
         answers.warm()
         yield
         await events.close()
+        await hub.downloads.close()
         exports.close()
         answers.close()
 
@@ -97,7 +98,7 @@ def make_app(
     app.include_router(make_events_router(events))
     app.include_router(make_downloads_router(exports))
     app.include_router(make_api_router(answers))
-    include_hub(app, store, hub_limits)
+    hub = include_hub(app, store, hub_limits)
     app.include_router(make_room_router(store))
     # last: /{owner}/{name} would swallow others
     app.include_router(make_pages_router(site, partial(find_model, answers)))

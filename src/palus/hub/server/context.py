@@ -19,6 +19,7 @@ from palus.hub.accounts import Caller, authenticate
 from palus.hub.limits import Buckets, HubLimits, client_of
 from palus.hub.refusals import INVALID_TOKEN, ForbiddenError, NotSignedInError, RefusedRequestError, RepoNotFoundError
 from palus.hub.repos import Kind, Repo, find_repo
+from palus.hub.server.download_counts import DownloadCounts
 from palus.hub.uploads import Incoming
 from palus.store import Store
 
@@ -28,6 +29,7 @@ class Hub:
 
     def __init__(self, store: Store, limits: HubLimits) -> None:
         self.store, self.limits, self.incoming = store, limits, Incoming()
+        self.downloads = DownloadCounts(store)
         self.listing = asyncio.Semaphore(limits.listings_at_once)  # not in threads, which are everybody's
         self._committing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._secret = _shared_secret(store.folder / "upload.key")  # signs upload addresses

@@ -61,13 +61,9 @@ def make_download_router(hub: Hub, kind: repos.Kind) -> APIRouter:
             described = FileResponse(file.path, headers=headers, **shown)
             return Response(headers={**described.headers, "Content-Length": str(file.size)})
         counts = path.endswith(".onnx") and "range" not in request.headers
-        count = BackgroundTask(count_one, repo) if counts else None
+        count = BackgroundTask(hub.downloads.count, repo.id) if counts else None
         where = hub.store.blobs.local(file.sha256)
         return FileResponse(where, headers=headers, background=count, stat_result=_stat(where), **shown)
-
-    def count_one(repo: repos.Repo) -> None:
-        with hub.store.write() as connection:
-            repos.count_download(connection, repo)
 
     return router
 

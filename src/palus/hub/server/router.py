@@ -15,12 +15,14 @@ from palus.hub.server.upload import make_upload_router
 from palus.store import Store
 
 
-def include_hub(app: FastAPI, store: Store, limits: HubLimits) -> None:
+def include_hub(app: FastAPI, store: Store, limits: HubLimits) -> Hub:
     """Give the application the hub on a store, before routes such as `/{owner}/{name}`; it lives under `/api`,
-    `/{owner}/{name}/resolve`, `/{owner}/{name}.git` and `/datasets`."""
+    `/{owner}/{name}/resolve`, `/{owner}/{name}.git` and `/datasets`. Returns it: its `downloads` are closed at the end.
+    """
     hub = Hub(store, limits)
     app.include_router(make_manage_router(hub))
     app.include_router(make_lfs_put_router(hub))
     for kind in URL_PREFIX:
         for make in (make_listing_router, make_upload_router, make_lfs_router, make_download_router):
             app.include_router(make(hub, kind))
+    return hub
