@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from sqlalchemy import insert
+from fastapi.testclient import TestClient
+from sqlalchemy import event, insert
 from web_server import serving
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
@@ -22,9 +23,9 @@ from palus.envs.recording import RecordedEvent
 from palus.store import Store
 from palus.store.derived import Standing, ratings
 from palus.store.tables import entries
-from palus.web.app import make_app
+from palus.web.app import WebLimits, make_app
 from palus.web.live import RoomLimits, encode_step
-from palus.web.room import Rooms, list_players, make_room_router
+from palus.web.room import Rooms, list_players
 
 HOUSE = {"blue": "palus/ball-chaser", "purple": "palus/random"}
 PATIENCE_S = 60
@@ -48,7 +49,7 @@ class Room:
 
     def __init__(self, store: Store, limits: RoomLimits) -> None:
         self.rooms = Rooms(limits)
-        self.app = make_app(store, extra_routers=[make_room_router(store, rooms=self.rooms)])
+        self.app = make_app(store, rooms=self.rooms)
 
     def until_running(self, matches: int) -> None:
         """Wait until so many matches are being played."""
@@ -123,6 +124,22 @@ def test_the_list_has_everybody_who_was_accepted_best_first(store: Store) -> Non
         "palus/random",
     ]
     assert [house for _, _, house in found[1:]] == [False, True, True, True]
+
+
+def test_the_list_is_made_once_for_everybody_and_anew_when_somebody_comes(store: Store) -> None:
+    made: list[str] = []
+    event.listen(store.engine, "before_cursor_execute", lambda *what: made.append(what[2]))
+    with TestClient(make_app(store, limits=WebLimits(fresh_s=0.0)), base_url="http://localhost") as client:
+
+        def listed() -> list[str]:
+            answer = client.get("/api/arena/room/players/SoccerTwos").raise_for_status()
+            return [player["repo"] for player in answer.json()["players"]]
+
+        assert [listed() for _ in range(3)] == [["palus/ball-chaser", "palus/goalie-striker", "palus/random"]] * 3
+        enter(store, "lin/best", "accepted")
+        assert listed()[0] == "lin/best"
+        assert client.get("/api/arena/room/players/Chess").status_code == 404
+    assert sum("GROUP BY entries.repo" in statement for statement in made) == 2
 
 
 @pytest.mark.parametrize(
@@ -226,8 +243,7 @@ def test_the_room_is_bounded_and_a_client_that_leaves_frees_its_place(open_room:
         with connect(address, open_timeout=PATIENCE_S) as second:
             answer = begin(second)
         assert (answer["code"], answer["reason"].split(" ")[0]) == ("full", "1")
-        players = address.replace("ws", "http", 1).replace("live", "players/SoccerTwos")
-        assert httpx.get(players, timeout=PATIENCE_S).json()["running"] == 1
+        room.until_running(1)
     room.until_running(0)
     with connect(address, open_timeout=PATIENCE_S) as socket:
         assert begin(socket)["type"] == "ready"

@@ -759,12 +759,10 @@ export interface components {
         };
         /**
          * RoomPlayers
-         * @description The best first. running: matches in the room now, of at most `limit`.
+         * @description The best first.
          */
         readonly RoomPlayers: {
             readonly players: readonly components["schemas"]["RoomPlayer"][];
-            readonly running: number;
-            readonly limit: number;
         };
         /**
          * RunningJob

@@ -18,7 +18,8 @@ from palus.web.api.answers import Answers
 from palus.web.api.router import make_api_router
 from palus.web.api.view import Views
 from palus.web.events import Event
-from palus.web.room import Ready, Refused, Start, make_room_router
+from palus.web.live import RoomLimits
+from palus.web.room import Ready, Refused, Rooms, Start, make_room_router
 from palus.web.watch.app import Runs, make_watch_router
 
 
@@ -27,8 +28,9 @@ def document() -> dict[str, Any]:
     app = FastAPI(title="palus arena")
     with TemporaryDirectory() as folder:
         store = open_store(Path(folder))
-        app.include_router(make_api_router(Answers(Views(store))))
-        app.include_router(make_room_router(store))
+        answers = Answers(Views(store))
+        app.include_router(make_api_router(answers))
+        app.include_router(make_room_router(answers, Rooms(RoomLimits())))
         app.include_router(make_watch_router(Runs([])))
         store.close()
     made = app.openapi()

@@ -22,9 +22,10 @@ from palus.web.api.router import find_model, make_api_router
 from palus.web.api.view import FRESH_S, Views
 from palus.web.events import Events, make_events_router
 from palus.web.exports import Exports, make_downloads_router
+from palus.web.live import RoomLimits
 from palus.web.names import KnownNames, Names
 from palus.web.pages import make_pages_router, site_folder
-from palus.web.room import make_room_router
+from palus.web.room import Rooms, make_room_router
 from palus.web.security import SecurityHeaders, install_faults
 
 
@@ -61,14 +62,15 @@ def make_app(
     hub_limits: HubLimits | None = None,
     limits: WebLimits | None = None,
     extra_routers: Sequence[APIRouter] = (),
+    rooms: Rooms | None = None,
     site: Path | None = None,
     names: Names | None = None,
 ) -> FastAPI:
     """The application over a store. The caller serves it and closes the store afterwards.
 
     arena: games, mode and season to show. extra_routers: routes that come before all others, such as the
-    workers'. site: folder of built pages, by default the package's own. names: under which it answers, besides
-    addresses in numbers; by default localhost.
+    workers'. rooms: the demo room's places. site: folder of built pages, by default the package's own. names: under
+    which it answers, besides addresses in numbers; by default localhost.
     """
     limits = limits or WebLimits()
     hub_limits = hub_limits or HubLimits()
@@ -99,7 +101,7 @@ def make_app(
     app.include_router(make_downloads_router(exports))
     app.include_router(make_api_router(answers))
     hub = include_hub(app, store, hub_limits)
-    app.include_router(make_room_router(store))
+    app.include_router(make_room_router(answers, rooms or Rooms(RoomLimits())))
     # last: /{owner}/{name} would swallow others
     app.include_router(make_pages_router(site, partial(find_model, answers)))
     return app

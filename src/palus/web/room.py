@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 from pydantic import Field, ValidationError
 from sqlalchemy import func, select
 
@@ -29,8 +29,10 @@ from palus.hub.limits import Buckets, client_of
 from palus.store import Store
 from palus.store.derived import ratings
 from palus.store.tables import entries
-from palus.web.api.router import Env
+from palus.web.api.answers import Answers
+from palus.web.api.router import FAULTS, Env
 from palus.web.live import RoomLimits, play_live
+from palus.web.security import fault
 from palus.web.shapes import Shape
 
 MAX_SEED = 2**53 - 1
@@ -61,11 +63,9 @@ class RoomPlayer(Shape):
 
 
 class RoomPlayers(Shape):
-    """The best first. running: matches in the room now, of at most `limit`."""
+    """The best first."""
 
     players: list[RoomPlayer]
-    running: int
-    limit: int
 
 
 class Start(Shape):
@@ -139,10 +139,10 @@ class Rooms:
             self._of += Counter()  # forgets who has none
 
 
-def make_room_router(store: Store, limits: RoomLimits | None = None, *, rooms: Rooms | None = None) -> APIRouter:
+def make_room_router(answers: Answers, places: Rooms) -> APIRouter:
     """The routes below `/api/arena/room`."""
     router = APIRouter(prefix="/api/arena/room", tags=["room"])
-    places = rooms or Rooms(limits or RoomLimits())
+    store = answers.views.store
 
     @router.get("/games")
     def games() -> RoomGames:
@@ -150,10 +150,12 @@ def make_room_router(store: Store, limits: RoomLimits | None = None, *, rooms: R
         found = [RoomGame(env=env, pitch=layout.pitch) for env, layout in _layouts().items()]
         return RoomGames(games=found)
 
-    @router.get("/players/{env}")
-    def players(env: Env) -> RoomPlayers:
+    @router.get("/players/{env}", response_model=RoomPlayers, responses=FAULTS)
+    async def players(request: Request, env: Env) -> Response:
         """Who can be picked."""
-        return RoomPlayers(players=list_players(store, env), running=places.running, limit=places.limits.matches)
+        if env not in GAMES:
+            raise fault(404, "unknown_env", f"There is no game {env} here; /api/arena/room/games lists the games.")
+        return await answers.send(request, lambda view: RoomPlayers(players=list_players(view.store, env)))
 
     @router.websocket("/live")
     async def live(socket: WebSocket) -> None:
