@@ -30,7 +30,7 @@ from palus.ratings.interval import score_interval, share_intervals
 from palus.store import Store, open_store
 from palus.store.derived import DERIVED, play_stats
 from palus.store.tables import annulments, entries, jobs, matches, workers
-from palus.web.api import summaries
+from palus.web.api import models, performance, summaries
 from palus.web.api.compare import SequentialTest, verdict
 from palus.web.api.view import Views
 from palus.web.app import WebLimits, make_app
@@ -105,6 +105,23 @@ def test_a_new_revision_replaces_the_old_one_only_when_it_is_ranked(client: Test
         (newer, False),
         (sha_of("ada/one"), True),
     ]
+
+
+def test_of_many_revisions_the_newest_are_shown_and_read_at_once(
+    client: TestClient, arena: SyntheticArena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "LISTED_REVISIONS", 3)
+    monkeypatch.setattr(performance, "HISTORY_REVISIONS", 2)
+    newer = [arena.add_entry("ada/one", file=f"ada/one v{number}") for number in range(2, 6)][::-1]
+    asked: list[str] = []
+    event.listen(arena.store.engine, "before_cursor_execute", lambda *what: asked.append(what[2]))
+    page = get(client, "models/ada/one")
+    assert [line["sha256"] for line in page["revisions"]] == newer[:3]
+    [shown] = page["performance"]
+    assert (page["revisions_pushed"], shown["revisions_accepted"]) == (5, 5)
+    assert [series["sha256"] for series in shown["history"]] == [*newer[:2], sha_of("ada/one")]
+    assert [len(series["points"]) for series in shown["history"]] == [0, 0, 1]
+    assert sum("rating_points" in statement for statement in asked) == 1
 
 
 def test_a_copy_of_a_file_is_credited_to_who_pushed_it_first(client: TestClient, arena: SyntheticArena) -> None:

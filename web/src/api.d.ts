@@ -514,7 +514,8 @@ export interface components {
             readonly card_html: string;
             /** @description about the model that the board shows; null where there is none */
             readonly probe: components["schemas"]["ClaimedProbe"] | null;
-            /** @description newest first */
+            readonly revisions_pushed: number;
+            /** @description the newest of them, newest first */
             readonly revisions: readonly components["schemas"]["Revision"][];
             /** @description one per env, the most played first */
             readonly performance: readonly components["schemas"]["Performance"][];
@@ -557,6 +558,9 @@ export interface components {
             readonly why_unranked: string | null;
             /** @description repository whose player the newest revision is, if another one */
             readonly same_as: string | null;
+            /** @description of different files */
+            readonly revisions_accepted: number;
+            /** @description of the newest of these and of the one on the board, newest first */
             readonly history: readonly components["schemas"]["RatingSeries"][];
             readonly head_to_head: readonly components["schemas"]["HeadToHead"][];
             /** @description strongest opponents first */

@@ -21,6 +21,9 @@ from palus.web.api.view import View
 from palus.web.cards import MAX_CARD_BYTES, TOO_LARGE, card_html
 from palus.web.shapes import Shape
 
+LISTED_REVISIONS = 100
+"""The newest of a repository; each takes half a kilobyte."""
+
 
 class Revision(Shape):
     """One pushed commit in one env. details: what validation measured, free-form."""
@@ -70,7 +73,8 @@ class ModelPage(Shape):
     modified_ms: int | None = None
     card_html: str
     probe: ClaimedProbe | None = Field(description="about the model that the board shows; null where there is none")
-    revisions: list[Revision] = Field(description="newest first")
+    revisions_pushed: int
+    revisions: list[Revision] = Field(description="the newest of them, newest first")
     performance: list[Performance] = Field(description="one per env, the most played first")
 
 
@@ -95,7 +99,8 @@ def model_page(view: View, repo: str) -> ModelPage | None:
             on_hub=hub is not None,
             card_html=_card(view.store, connection, hub) if hub is not None else "",
             probe=_probe(view, connection, hub, repo) if hub is not None else None,
-            revisions=[_revision(view, entry) for entry in entries],
+            revisions_pushed=len(entries),
+            revisions=[_revision(view, entry) for entry in entries[:LISTED_REVISIONS]],
             performance=[
                 performance(view, connection, env, repo)
                 for env in sorted({entry.env for entry in entries}, key=view.envs.index)

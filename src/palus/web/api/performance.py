@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Row, select
 
 from palus.arena.referee.games import game_of
 from palus.ratings.bradley_terry import win_probability
@@ -26,6 +27,8 @@ from palus.web.shapes import Shape
 
 HISTORY_POINTS = 300
 """Per revision: more cannot be told apart on a screen."""
+HISTORY_REVISIONS = 20
+"""The newest; pages offer fewer."""
 COMPARED_REVISIONS = 5
 HIGHLIGHTS = 10
 RECENT = 30
@@ -123,7 +126,8 @@ class Performance(Shape):
     standing: LeaderboardRow | None
     why_unranked: str | None = Field(description="a sentence where standing is null")
     same_as: str | None = Field(description="repository whose player the newest revision is, if another one")
-    history: list[RatingSeries]
+    revisions_accepted: int = Field(description="of different files")
+    history: list[RatingSeries] = Field(description="of the newest of these and of the one on the board, newest first")
     head_to_head: list[HeadToHead]
     best_wins: list[MatchLine] = Field(description="strongest opponents first")
     worst_losses: list[MatchLine] = Field(description="weakest opponents first")
@@ -147,6 +151,7 @@ def performance(view: View, connection: Connection, env: str, repo: str) -> Perf
     newest = next(entry for entry in view.roster.entries_of[repo] if entry.env == env)
     purple, blue = tallies(games.is_blue(counted).astype(int), games.points(counted), 2)
     revisions = view.roster.accepted(env, repo)
+    on_board = [player for player in revisions[HISTORY_REVISIONS:] if player.sha256 == games.sha256]
     return Performance.like(
         game,
         drawn=game.is_drawn,
@@ -154,7 +159,8 @@ def performance(view: View, connection: Connection, env: str, repo: str) -> Perf
         standing=standing,
         why_unranked=None if standing is not None else view.roster.why_unranked(newest),
         same_as=view.roster.same_player_as(newest),
-        history=[_history(connection, env, player) for player in revisions],
+        revisions_accepted=len(revisions),
+        history=_history(connection, env, revisions[:HISTORY_REVISIONS] + on_board),
         head_to_head=games.head_to_head(counted),
         best_wins=games.lines(_telling(games, 1.0, strongest_first=True)),
         worst_losses=games.lines(_telling(games, 0.0, strongest_first=False)),
@@ -171,15 +177,17 @@ def performance(view: View, connection: Connection, env: str, repo: str) -> Perf
     )
 
 
-def _history(connection: Connection, env: str, player: Player) -> RatingSeries:
-    rows = connection.execute(
-        select(rating_points)
-        .where(rating_points.c.env == env, rating_points.c.sha256 == player.sha256)
-        .order_by(rating_points.c.seq)
-    ).all()
+def _history(connection: Connection, env: str, revisions: Sequence[Player]) -> list[RatingSeries]:
+    points: dict[str, list[Row[Any]]] = {player.sha256: [] for player in revisions}
+    wanted = select(rating_points).where(rating_points.c.env == env, rating_points.c.sha256.in_(points))
+    for row in connection.execute(wanted.order_by(rating_points.c.seq)):
+        points[row.sha256].append(row)
+    return [RatingSeries.like(player, points=_thinned(points[player.sha256])) for player in revisions]
+
+
+def _thinned(rows: list[Row[Any]]) -> list[Row[Any]]:
     step = max(1, -(-len(rows) // HISTORY_POINTS))
-    # Counted from the end: the newest is always shown.
-    return RatingSeries.like(player, points=rows[::-1][::step][::-1])
+    return rows[::-1][::step][::-1]  # counted from the end: the newest is always shown
 
 
 def _telling(games: EntityMatches, points: float, strongest_first: bool) -> Rows:

@@ -17,6 +17,8 @@ import { DataTable } from "../table";
 const shell = buildShell(null);
 const repo = repoOfPage();
 const REFRESH_MS = 10_000;
+/** Revisions whose ratings can be chosen. */
+const OFFERED = 6;
 let current: ModelPage | null = null;
 
 const get = () => load<ModelPage>(path("models", ...repo.split("/")));
@@ -82,8 +84,7 @@ function title(model: ModelPage, chosen: Performance | undefined, body: HTMLElem
 
 /** What can be done with the model in the shown environment. */
 function actions(model: ModelPage, shown: Performance | undefined): HTMLElement[] {
-  const accepted = model.revisions.some(({ env, state }) => state === "accepted" && env === shown?.env);
-  if (!accepted || !shown) return [];
+  if (!shown?.revisions_accepted) return [];
   const compare = element("a", { class: "button", href: pageLink("compare", { b: model.repo, env: shown.env }) }, "Compare");
   if (isExport || !shown.drawn) return [compare];
   const seat = { purple: model.repo, play: "1", env: shown.env };
@@ -182,11 +183,13 @@ function ratingBox(shown: Performance): HTMLElement {
   const place = element("div", {}, ...(current ? [ratingChart(current.points)] : []));
   if (withPoints.length < 2) return box("Rating over time", "", place);
   const options = withPoints.map((series) => [series.sha256, short(series.revision)] as const);
-  const choice = switcher("Revision", options.slice(0, 6), current?.sha256 ?? "", (sha256) => {
+  const choice = switcher("Revision", options.slice(0, OFFERED), current?.sha256 ?? "", (sha256) => {
     const series = withPoints.find((each) => each.sha256 === sha256);
     if (series) place.replaceChildren(ratingChart(series.points));
   });
-  return box("Rating over time", "Of one revision; another one is another policy.", choice, place);
+  const all = shown.revisions_accepted;
+  const which = all > OFFERED ? `one of the newest of ${count(all)} revisions` : "one revision";
+  return box("Rating over time", `Of ${which}; another one is another policy.`, choice, place);
 }
 
 function about(model: ModelPage): HTMLElement[] {
@@ -254,7 +257,7 @@ function repository(model: ModelPage): HTMLElement {
   return box("Repository", "", definitions(rows), ...get);
 }
 
-function revisions({ revisions: lines, performance }: ModelPage): HTMLElement {
+function revisions({ revisions: lines, revisions_pushed: pushed, performance }: ModelPage): HTMLElement {
   const names = new Map(performance.map(({ env, same_as }) => [env, same_as]));
   const table = new DataTable(
     {
@@ -275,8 +278,9 @@ function revisions({ revisions: lines, performance }: ModelPage): HTMLElement {
     },
     lines,
   );
-  const text = "Each revision is rated on its own; equal files are one rated player, whoever pushed them.";
-  return box(plural(lines.length, "revision"), text, table.root);
+  const listed = pushed > lines.length ? ` The newest ${count(lines.length)} are listed.` : "";
+  const text = `Each revision is rated on its own; equal files are one rated player, whoever pushed them.${listed}`;
+  return box(plural(pushed, "revision"), text, table.root);
 }
 
 /** sameAs: whose name it plays under, if another one. */
