@@ -24,6 +24,16 @@ def test_windows_line_ends_and_a_byte_order_mark_do_no_harm() -> None:
     assert read_card(b"\xef\xbb\xbf---\r\ntags: a\r\n---\r\n").tags == ("a",)
 
 
+def test_a_number_to_the_base_60_is_text() -> None:
+    long = "1" + ":1" * 20_000
+    assert read_card(card(f"a: 1:30\nb: 1:30.5\nc: {long}\nd: 90")).data == {
+        "a": "1:30",
+        "b": "1:30.5",
+        "c": long,
+        "d": 90,
+    }
+
+
 @pytest.mark.parametrize(
     ("readme", "said"),
     [

@@ -21,7 +21,9 @@ from sqlalchemy import event, select
 from web_server import serving
 
 from crowded import Crowded
+from palus.hub import commits
 from palus.hub.accounts import create_account, issue_token
+from palus.hub.card import Card, read_card
 from palus.hub.commits import LISTED_BYTES, File, Put, Remove, _apply, list_files
 from palus.hub.limits import HubLimits
 from palus.hub.refusals import InvalidInputError
@@ -144,6 +146,32 @@ def test_the_lists_of_files_count_and_are_not_added_up_anew(store: Store) -> Non
         used = connection.scalar(select(repos.c.used_bytes).where(repos.c.name == "ada/one"))
     lists = sum(LISTED_BYTES + 2 * 2 for _ in range(40)) + sum(LISTED_BYTES + 2 * 3 for _ in range(3))
     assert used == len(DATA) + 3 + lists, "what was refused takes nothing"
+
+
+def test_a_card_is_read_while_others_may_write_and_only_when_it_changes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bytes] = []
+
+    def watched(readme: bytes) -> Card:
+        seen.append(readme)
+        with store.write():  # nobody waits for this card
+            return read_card(readme)
+
+    def tags() -> list[str]:
+        return list(client.get("/api/models/ada/one").json()["tags"])
+
+    monkeypatch.setattr(commits, "read_card", watched)
+    with ada_at_a_hub(store) as client:
+        path, card = "/api/models/ada/one/commit/main", b"---\ntags: [a]\nlibrary_name: b\n---\n"
+        assert client.post(path, content=file_lines("README.md", card)).status_code == 200
+        assert (tags(), seen) == (["a", "b"], [card])
+        assert client.post(path, content=file_lines("m.onnx", b"m")).status_code == 200
+        assert (tags(), seen) == (["a", "b", "onnx"], [card])
+        removed = {"key": "deletedFile", "value": {"path": "README.md"}}
+        lines = "\n".join(map(json.dumps, [{"key": "header", "value": {"summary": "t"}}, removed]))
+        assert client.post(path, content=lines).status_code == 200
+        assert (tags(), seen) == (["onnx"], [card])
 
 
 def test_commits_of_an_account_wait_for_each_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,15 @@ MAX_PARTS = 4000
 MAX_TAGS = 100
 MAX_TAG_CHARACTERS = 96
 _MAX_INT = 2**53  # what a JavaScript reader of the JSON still holds exactly
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where PyYAML was built so: ten times faster
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # in C: ten times faster
+    """Leaves YAML 1.1's numbers to the base 60 as text: PyYAML takes half a second for one that fills a card."""
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        tag: str = super().resolve(kind, value, implicit)
+        return "tag:yaml.org,2002:str" if tag in _NUMBERS and ":" in value else tag
 
 
 class _CardError(Exception):
@@ -61,7 +69,7 @@ def read_card(readme: bytes) -> Card:
         if block is None:
             return Card(warning="no front matter: put tags between two lines of --- at the top, or no arena finds this")
         _check_events(block)
-        data = _plain(yaml.load(block, Loader=_LOADER))
+        data = _plain(yaml.load(block, Loader=_Loader))
     except _CardError as error:
         return Card(warning=str(error), hostile=error.hostile)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
@@ -87,7 +95,7 @@ def _front_matter(readme: bytes) -> str | None:
 def _check_events(block: str) -> None:
     """Refuse aliases, depth and number on the stream of events, where nothing is expanded yet."""
     depth = 0
-    for number, event in enumerate(yaml.parse(block, Loader=_LOADER)):
+    for number, event in enumerate(yaml.parse(block, Loader=_Loader)):
         if number > MAX_PARTS:
             raise _CardError(f"the front matter has more than {MAX_PARTS} keys and values; shorten it", hostile=True)
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):

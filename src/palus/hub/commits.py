@@ -32,6 +32,7 @@ MAIN = "main"
 DAY_MS = 24 * 3600 * 1000
 LISTED_BYTES = 300
 """That a file takes in the list of each commit, beside its path, which the database has twice."""
+_README = "README.md"
 _REVISION = re.compile(r"[0-9a-f]{40}\Z")
 
 
@@ -131,9 +132,11 @@ def add_commit(
     message: Message,
     author: str,
     limits: HubLimits,
+    card: Card | None = None,
 ) -> str:
     """Apply changes to the head; returns the new head, or the old one when nothing changes.
 
+    card: of `pushed_card`, which is read before this; None reads it here.
     Call inside `store.write()`, where every other writer waits; who read the changes has bounded their number. Raises
     InvalidInputError, TooLargeError, RefusedRequestError where the head moved on or the day is over, and, when the
     repository is gone, RepoNotFoundError.
@@ -151,8 +154,25 @@ def add_commit(
     files = list(after.values())
     _charge(connection, repo, {file.sha256 for file in before.values()}, files, limits)
     commit_id = write_commit(connection, repo.id, f"{repo.kind}/{repo.name}", head, message, author, files)
-    _publish_card(connection, store, repo.id, after)
+    readme = after.get(_README)
+    if readme is None:
+        card = Card()
+    elif before.get(_README) == readme:
+        card = Card(json.loads(connection.execute(select(repos.c.card).where(repos.c.id == repo.id)).scalar_one()))
+    elif card is None:
+        card = _read_card(store, readme.sha256)
+    _publish_card(connection, repo.id, card, has_onnx=any(path.endswith(".onnx") for path in after))
     return commit_id
+
+
+def pushed_card(store: BlobStore, changes: Sequence[Put | Remove]) -> Card | None:
+    """The card of the README.md that changes put; None where they put none. Raises StorageError."""
+    put = [change.sha256 for change in changes if isinstance(change, Put) and change.path == _README]
+    return _read_card(store, put[-1]) if put else None
+
+
+def _read_card(store: BlobStore, sha256: str) -> Card:
+    return read_card(store.read_start(sha256, MAX_CARD_BYTES + 1))
 
 
 def _lock_head(connection: Connection, repo: Repo) -> str:
@@ -268,12 +288,9 @@ def write_commit(
     return commit_id
 
 
-def _publish_card(connection: Connection, store: BlobStore, repo_id: int, files: dict[str, File]) -> None:
+def _publish_card(connection: Connection, repo_id: int, card: Card, *, has_onnx: bool) -> None:
     """Make tags and card those of the new head."""
-    card = Card()
-    if readme := files.get("README.md"):
-        card = read_card(store.read_start(readme.sha256, MAX_CARD_BYTES + 1))
-    tags = dict.fromkeys([*card.tags, *(["onnx"] if any(path.endswith(".onnx") for path in files) else [])])
+    tags = dict.fromkeys([*card.tags, *(["onnx"] if has_onnx else [])])
     values: dict[str, Any] = {"card": dump_card(card.data), "library_name": card.library_name}
     connection.execute(update(repos).where(repos.c.id == repo_id).values(values))
     connection.execute(delete(repo_tags).where(repo_tags.c.repo_id == repo_id))

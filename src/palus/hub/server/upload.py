@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from palus.hub import repos
 from palus.hub.accounts import Caller
-from palus.hub.commits import MAIN, Message, Put, Remove, add_commit, list_files
+from palus.hub.commits import MAIN, Message, Put, Remove, add_commit, list_files, pushed_card
 from palus.hub.ids import check_path
 from palus.hub.limits import commit_body_bytes, show_bytes
 from palus.hub.refusals import ForbiddenError, InvalidInputError, RefusedRequestError, TooLargeError
@@ -129,8 +129,9 @@ def make_upload_router(hub: Hub, kind: repos.Kind) -> APIRouter:
             missing = by_hash.keys() - reusable(connection, blobs, caller, by_hash)
         if missing:
             raise ForbiddenError(f"the bytes of {by_hash[min(missing)]} were not uploaded by you; upload them first")
+        card = pushed_card(blobs, changes)
         with hub.store.write() as connection:
-            return add_commit(connection, blobs, repo, changes, message, caller.name, limits)
+            return add_commit(connection, blobs, repo, changes, message, caller.name, limits, card)
 
     return router
 
