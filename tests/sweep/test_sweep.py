@@ -25,7 +25,7 @@ pytest.importorskip("optuna", reason="sweeps take palus[sweep]")
 
 import optuna
 from optuna.trial import TrialState
-from sqlalchemy import event
+from sqlalchemy import event, text
 from sqlalchemy.exc import OperationalError
 
 from palus.cli import app
@@ -40,7 +40,7 @@ from palus.sweep.objective import Objective
 from palus.sweep.outcome import importances, rows, write_outcome
 from palus.sweep.plan import Plan
 from palus.sweep.space import read_space
-from palus.sweep.study import Worker, make_study, opened_storage, own_folder, trial_folder
+from palus.sweep.study import WHERE, Worker, make_study, opened_storage, own_folder, trial_folder
 from palus.trust import NOBODY
 
 KEY = "behaviors.MenuToy.hyperparameters"
@@ -200,6 +200,23 @@ def test_a_killed_worker_is_missed_and_another_does_its_trial(
     first, second = sorted(rows(heir.study, heir.plan), key=lambda row: row.labels != {RATE: 1e-6, EPOCHS: 3})
     assert first.labels == {RATE: 1e-6, EPOCHS: 3}  # the values of the dead one's trial
     assert {first.number, second.number} == {1, 2} and first.state == second.state == "complete"
+
+
+@pytest.mark.filterwarnings("ignore:.*(Heartbeat|experimental)")
+def test_a_worker_that_dies_before_its_first_heartbeat_is_missed_in_a_repeated_trial_too(worker: Make) -> None:
+    """Optuna hands on to the repeated trial what the first worker said of its own."""
+    own = worker(plan(), 1)
+    first = own.study.ask()
+    first.set_user_attr(WHERE, "there:1")
+    give_back = own.storage.get_heartbeat_stale_trial_callback()
+    assert give_back is not None
+    give_back(own.study, own.study.get_trials()[0])
+    own.study.tell(first, state=TrialState.FAIL)
+    own.study.ask()
+    assert [trial.state.name for trial in own._look()] == ["FAIL", "RUNNING"]
+    with own.storage.engine.begin() as database:
+        database.execute(text("UPDATE trial_heartbeats SET heartbeat = '2000-01-01 00:00:00'"))  # long ago
+    assert [trial.state.name for trial in own._look()] == ["FAIL", "FAIL", "WAITING"]
 
 
 def test_an_interrupted_trial_goes_on_from_its_checkpoint(

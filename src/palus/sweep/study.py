@@ -231,12 +231,12 @@ class Worker:
         return False
 
     def _look(self) -> list[FrozenTrial]:
-        """All trials, after those of dead workers were given back. A worker that died before its first heartbeat is
-        given one, so that the next is missed."""
+        """All trials, after those of dead workers were given back. Each that runs is given one heartbeat, so that the
+        next one of a worker that died before its first is missed."""
         optuna.storages.fail_stale_trials(self.study)
         trials: list[FrozenTrial] = self.study.get_trials(deepcopy=False)
         for trial in trials:
-            if trial.state == TrialState.RUNNING and WHERE not in trial.user_attrs and trial.number not in self._missed:
+            if trial.state == TrialState.RUNNING and trial.number not in self._missed:
                 self._missed.add(trial.number)
                 self.storage.record_heartbeat(self._id(trial.number))
         return trials
