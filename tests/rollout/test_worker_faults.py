@@ -10,17 +10,22 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
+from mmap import mmap
+from multiprocessing import Pipe
 from pathlib import Path
 
 import numpy as np
 import pytest
-from counting_game import DECISION, SEED
+from counting_game import DECISION, SEED, CountingGame, counting_spec
 from counting_policy import CountingPolicy, counting_collector, lost, played
 from processes import eventually
 
 from palus.errors import StoppedEarly, StorageError, WorkerError
-from palus.rollout.layout import open_memory
+from palus.rollout import worker
+from palus.rollout.layout import Layout, open_memory
+from palus.rollout.stepper import Answer, Assignment, Restart, StepOrder
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and Linux's process controls")
 
@@ -156,6 +161,10 @@ def test_ctrl_c_is_heard_while_games_of_the_main_process_are_put_out_of_step(asy
             s.collect()
         s.stopped = lambda: False
         assert s.save()["counter"] == 1 and lost(s) == (0, 0)
+    with counting_collector(16, horizon=16, sampling=settings) as s:
+        s.collect()
+        s.stopped = lambda: True
+        assert played(s).rollouts[0].agent_steps == 256  # what has begun is played to the end
 
 
 def test_games_that_take_longer_to_get_out_of_step_than_the_timeout_are_alive() -> None:
@@ -168,7 +177,25 @@ def test_games_that_take_longer_to_get_out_of_step_than_the_timeout_are_alive() 
         assert time.monotonic() - began > 5.0 and lost(s) == (0, 0) and not told
 
 
+@pytest.mark.parametrize(("alive_s", "at_start", "in_step"), [(-1.0, 6, 6), (5.0, 0, 0)])
+def test_a_worker_of_slow_games_gives_a_sign_of_life_between_them(alive_s, at_start, in_step, monkeypatch) -> None:
+    """Three resets and looks, three decisions and looks; where all of it is done sooner there is no need for one."""
+    monkeypatch.setattr(worker, "ALIVE_S", alive_s)
+    layout, (ours, theirs) = Layout(counting_spec(1), 3, 4, 1), Pipe()
+    assignment = Assignment(0, CountingGame, (range(3),), seed=1, warm_up=0, core=None)
+    for order in (Restart(0, 0), StepOrder(0, 0, 0), None):
+        ours.send(order)
+    thread = threading.Thread(target=worker._serve, args=(theirs, assignment, layout, mmap(-1, layout.size)))
+    thread.start()
+    thread.join(20)
+    said = []
+    while ours.poll():
+        said.append(isinstance(ours.recv(), Answer))
+    assert said == [*[False] * (3 + at_start), True, *[False] * in_step, True]
+
+
 def test_a_start_that_takes_long_says_what_it_waits_for(monkeypatch) -> None:
+    monkeypatch.setattr("palus.rollout.pool.PATIENCE_S", 0.02)
     monkeypatch.setattr("palus.rollout.workers.SLOW_START_S", 0.0)
     told: list[str] = []
     with counting_collector(4, slow=0.04, sampling={"workers": 1, "decorrelate": True}) as s:

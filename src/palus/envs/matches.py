@@ -22,8 +22,18 @@ class Matches:
     or with `every_tick` all that an `EngineGame` draws.
     """
 
-    def __init__(self, make: Callable[[], Game], num_matches: int, *, record: bool = False) -> None:
-        """Raises what `make` raises; games made by then are closed."""
+    def __init__(
+        self,
+        make: Callable[[], Game],
+        num_matches: int,
+        *,
+        record: bool = False,
+        alive: Callable[[], object] = lambda: None,
+    ) -> None:
+        """alive: called after each thing that a game does: many games together may take minutes.
+
+        Raises what `make` raises; games made by then are closed.
+        """
         self.games: list[Game] = []
         try:
             for _ in range(num_matches):
@@ -36,7 +46,7 @@ class Matches:
         self.spec, self.num_matches = whole(self.games[0].spec), num_matches
         shape = (num_matches, self.spec.num_agents)
         self._no_points: F32 = np.full((num_matches, len(self.spec.sides)), np.nan, np.float32)
-        self.record, self.every_tick = record, False
+        self.record, self.every_tick, self._alive = record, False, alive
         self.pictures: list[list[AnyArray]] = [[] for _ in range(num_matches)]
         self._active: Bool = np.zeros(shape, np.bool_)
         self._over: Bool = np.zeros(num_matches, np.bool_)
@@ -76,6 +86,7 @@ class Matches:
         seed = np.random.SeedSequence((*self._keys[n], int(self._episodes[n]))).generate_state(1)[0]
         self.games[n].reset(int(seed >> 1))
         self._active[n], self._over[n], self._looked[n] = self.games[n].active, False, False
+        self._alive()
 
     def observe(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
         """Write what the active agents see that have a row. A game is asked once a decision, whoever wants to know."""
@@ -85,10 +96,12 @@ class Matches:
         for n, first in zip(np.flatnonzero(together).tolist(), rows[together, 0].tolist(), strict=True):
             own = slice(first, first + rows.shape[1])
             self.games[n].observe({name: array[own] for name, array in out.items()})
+            self._alive()
         for n in np.flatnonzero(wanted.any(1) & ~together).tolist():
             if not self._looked[n]:
                 self.games[n].observe(joined(self.spec, self._seen[n]))
                 self._looked[n] = True
+                self._alive()
             _copy(self._seen[n][behavior], wanted[n], rows[n], out)
 
     def observe_final(self, behavior: str, rows: I32, out: Mapping[str, AnyArray]) -> None:
@@ -110,6 +123,7 @@ class Matches:
         self._looked[:] = False
         for n, (game, *own) in enumerate(zip(self.games, *actions, strict=True)):
             step = self._step(n, joined(spec, dict(zip(names, own, strict=True))))
+            self._alive()
             result.reward[n], result.terminated[n], result.truncated[n] = step.reward, step.terminated, step.truncated
             if step.group_reward is not None:
                 result.group_reward[n] = step.group_reward

@@ -1,8 +1,8 @@
 """The games of one worker, stepped split by split straight into shared memory, and what is said about that.
 
 Runs in the worker process, or in the main process when there are no workers: it imports no torch and no compiler.
-None as an order: close all games and leave. None as an answer: still alive, while games are being made, one by one, and
-while random decisions put them out of step.
+None as an order: close all games and leave. None as an answer: still alive, while games are being made, and while they
+carry out an order, one by one.
 """
 
 from __future__ import annotations
@@ -104,14 +104,14 @@ class Stepper:
         make: Callable[[], Game],
         alive: Callable[[], object] = lambda: None,
     ) -> None:
-        """make: the assignment's, or one that does more. alive: called between the decisions of an order that may take
-        minutes. Raises what `make` raises; games made by then are closed."""
+        """make: the assignment's, or one that does more. alive: called after each thing that a game does for an order.
+        Raises what `make` raises; games made by then are closed."""
         self._assignment, self._spec, self._alive = assignment, layout.spec, alive
         self._rows = list(zip(layout.rosters, tables, strict=True))
         self._splits: list[Matches] = []
         try:
             for games in assignment.splits:
-                self._splits.append(Matches(make, len(games)))
+                self._splits.append(Matches(make, len(games), alive=alive))
             self._parameters = [MatchParameters(env) for env in self._splits]
             self.set_parameters(assignment.parameters)
         except BaseException:

@@ -45,7 +45,7 @@ def _serve(connection: Connection, assignment: Assignment, layout: Layout, memor
         # Whoever is woken waits for its turn: else a game's engine and this process wake each other twice a tic.
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    playing, said = False, -ALIVE_S
+    playing, said = False, 0.0
 
     def make() -> Game:
         game = assignment.make()
@@ -65,6 +65,7 @@ def _serve(connection: Connection, assignment: Assignment, layout: Layout, memor
                 if isinstance(order, SetParameters):
                     stepper.set_parameters(order.parameters)
                     continue
+                said = time.monotonic()
                 answer = stepper.carry_out(order)
                 playing = True
                 connection.send_bytes(pickle.dumps(answer))

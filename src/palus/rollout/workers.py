@@ -99,7 +99,7 @@ class WorkerCollector:
             self._warm_up = _warm_up(settings, self.plan, share, horizon)
             self._workers = _workers(
                 make, settings, self.plan, layout, self._memory, tables, seed, share, cores, self._warm_up,
-                self._end_early,
+                self._end_start,
             )  # fmt: skip
         except BaseException:
             os.close(self._memory)
@@ -233,6 +233,11 @@ class WorkerCollector:
         if self.stopped():
             raise StoppedEarly
 
+    def _end_start(self) -> None:
+        """While games of the main process start: what has begun is played to the end."""
+        if self.stopped() and self._rounds.starting:
+            raise StoppedEarly
+
     @property
     def in_play(self) -> set[int]:
         """Ids of frozen policies that a running match needs; none where all are to start anew."""
@@ -359,7 +364,7 @@ def _workers(
     warm_up: int,
     alive: Callable[[], object],
 ) -> Workers:
-    """Start whatever steps the games. alive: called while games of the main process are put out of step."""
+    """Start whatever steps the games. alive: called after each thing that a game of the main process does."""
     assignments = [
         Assignment(
             worker=worker,
