@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import func, insert, select
 from typer.testing import CliRunner
 
+from full_disk import at_most
 from palus.arena.ladder.settings import ArenaSettings, settings_of
 from palus.cli import app
 from palus.errors import StorageError
@@ -218,6 +219,10 @@ def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
         back_up(store.folder, store.folder / "backup")
     with pytest.raises(StorageError, match="holds a data folder already"):
         restore(tmp_path / "backup", store.folder)
+    (tmp_path / "served").mkdir()  # the folder of an arena whose database and blobs are elsewhere
+    (tmp_path / "served" / SETTINGS_FILE).write_text(ArenaSettings(season=7).to_json())
+    with pytest.raises(StorageError, match="holds a data folder already"):
+        restore(tmp_path / "backup", tmp_path / "served")
     with pytest.raises(StorageError, match=r"backup\.json is missing"):
         restore(tmp_path / "thesis", tmp_path / "new")
     with pytest.raises(StorageError, match="no such database"):
@@ -233,10 +238,30 @@ def test_an_interrupted_first_backup_is_continued(tmp_path: Path) -> None:
     half = tmp_path / "backup"
     (half / "blobs").mkdir(parents=True)
     (half / ".palus.db.incoming").write_bytes(b"half a database")
+    (half / ".palus.db.incoming-journal").write_bytes(b"half a journal")
     with pytest.raises(StorageError, match="no complete backup"):
         restore(half, tmp_path / "new")
     assert back_up(store.folder, half).matches == 2
     store.close()
+
+
+def test_a_restore_that_broke_off_goes_on(tmp_path: Path, url: str | None) -> None:
+    store = open_store(tmp_path / "data")
+    fill(store, 0, 2)
+    (store.folder / SETTINGS_FILE).write_text(ArenaSettings(season=7).to_json())
+    made = back_up(store.folder, tmp_path / "backup")
+    new = tmp_path / "new"
+    with pytest.raises(StorageError), at_most(1000):  # the blobs are links, and the settings are small
+        restore(tmp_path / "backup", new, url)
+    assert sum(path.is_file() for path in (new / "blobs").rglob("*")) == 2 and not (new / "palus.db").exists()
+    (new / ".palus.db.incoming").write_bytes(b"half a database")  # as where it was killed
+    (new / ".palus.db.incoming-wal").write_bytes(b"half a log")
+    assert restore(tmp_path / "backup", new, url).matches == made.matches
+    assert {path.name for path in new.iterdir()} == {"blobs", SETTINGS_FILE, *(() if url else ("palus.db",))}
+    again = open_store(new, url)
+    assert everything(again) == everything(store)
+    for each in (again, store):
+        each.close()
 
 
 def test_a_damaged_database_is_not_taken_for_a_backup(tmp_path: Path) -> None:

@@ -13,13 +13,12 @@ import os
 import re
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, NullPool, create_engine, func, insert, select, text
+from sqlalchemy import Connection, Engine, NullPool, create_engine, func, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from palus import __version__
@@ -41,6 +40,8 @@ from palus.store.engine import (
 from palus.store.tables import accounts, derived_tables, matches, metadata
 
 NOTE = "backup.json"
+INCOMING = f".{DATABASE_FILE}.incoming"
+"""The database, until all of it is there."""
 _FAR_BLOB = re.compile(r"([0-9a-f]{2})/\1[0-9a-f]{62}")
 """Whatever else lies in a bucket is no blob."""
 
@@ -70,8 +71,8 @@ def back_up(folder: Path, destination: Path, url: str | None = None) -> Backup:
         # Blobs are written before the rows that name them and removed after. Looked at before and after the database,
         # none that its copy names can be missed.
         copied = _copy_blobs(folder / "blobs", destination / "blobs")
-        incoming = destination / f".{DATABASE_FILE}.incoming"
-        incoming.unlink(missing_ok=True)
+        incoming = destination / INCOMING
+        _remove_database(incoming)
         if url is None:
             _copy_sqlite(folder / DATABASE_FILE, incoming)
         else:
@@ -98,22 +99,32 @@ def back_up(folder: Path, destination: Path, url: str | None = None) -> Backup:
 def restore(backup: Path, folder: Path, url: str | None = None) -> Backup:
     """Make a data folder, and the database that `url` names, from a backup.
 
-    Raises StorageError when `backup` is none, or when something is there already: nothing is ever overwritten.
+    What broke off goes on where it is called again. Raises StorageError when `backup` is none, or when something is
+    there already: nothing is ever overwritten.
     """
     if not (backup / NOTE).is_file():
         raise StorageError(
             f"{backup}: no complete backup ({NOTE} is missing); expected a folder that palus backup wrote"
         )
-    if (folder / DATABASE_FILE).exists() or any(_blob_files(folder / "blobs")):
+    if (folder / DATABASE_FILE).exists() or _settings(folder) not in (None, _settings(backup)):
         raise StorageError(f"{folder}: holds a data folder already; name a new folder, or move this one away")
     try:
         copied = _copy_blobs(backup / "blobs", folder / "blobs")
-        _copy_settings(backup, folder)
-        if url is None:
-            _copy_sqlite(backup / DATABASE_FILE, folder / DATABASE_FILE)
-            open_store(folder).close()
-        else:
-            _import(backup / DATABASE_FILE, folder, url)
+        incoming = folder / INCOMING
+        _remove_database(incoming)
+        try:
+            _copy_sqlite(backup / DATABASE_FILE, incoming)
+            copy = create_engine(f"sqlite:///{incoming}", poolclass=NullPool)
+            migrate(copy)  # an older backup stays as it is
+            _copy_settings(backup, folder)
+            if url is None:
+                incoming.replace(folder / DATABASE_FILE)
+            else:
+                _import(copy, folder, url)
+        finally:
+            _remove_database(incoming)
+    except SQLAlchemyError as error:
+        raise StorageError(f"the database could not be filled ({str(error).splitlines()[0]})") from error
     except OSError as error:
         raise StorageError(
             f"{folder}: could not be written ({error.strerror or error}); free space, try again"
@@ -127,15 +138,30 @@ def _check_destination(folder: Path, destination: Path) -> None:
     if destination.resolve() == folder.resolve() or folder.resolve() in destination.resolve().parents:
         raise StorageError(f"{destination}: lies in the data folder itself; choose a folder outside, or another disk")
     there = {path.name for path in destination.iterdir()} if destination.exists() else set()
-    begun = {"blobs", DATABASE_FILE, f".{DATABASE_FILE}.incoming", SETTINGS_FILE}
+    begun = {"blobs", DATABASE_FILE, *_files_of(INCOMING), SETTINGS_FILE}
     if NOTE not in there and not there <= begun:  # of a broken-off one
         raise StorageError(f"{destination}: is neither empty nor a backup; choose another folder")
 
 
+def _remove_database(path: Path) -> None:
+    """Remove an SQLite file, and what a kill left beside it."""
+    for name in _files_of(path.name):
+        path.with_name(name).unlink(missing_ok=True)
+
+
+def _files_of(database: str) -> list[str]:
+    return [database, *(f"{database}-{end}" for end in ("wal", "shm", "journal"))]
+
+
+def _settings(folder: Path) -> bytes | None:
+    """Those that an arena ran with last, of which its derived tables are functions; None where none ever did."""
+    return (folder / SETTINGS_FILE).read_bytes() if (folder / SETTINGS_FILE).exists() else None
+
+
 def _copy_settings(source: Path, target: Path) -> None:
-    """Those that an arena ran with last, of which its derived tables are functions; none where none ever did."""
-    if (source / SETTINGS_FILE).exists():
-        write_bytes(target / SETTINGS_FILE, (source / SETTINGS_FILE).read_bytes())
+    settings = _settings(source)
+    if settings is not None:
+        write_bytes(target / SETTINGS_FILE, settings)
 
 
 def _copy_sqlite(source: Path, target: Path) -> None:
@@ -177,24 +203,14 @@ def _export(url: str, target: Path) -> None:
         engine.dispose()
 
 
-def _import(source: Path, folder: Path, url: str) -> None:
-    """All rows of a backup's database in the empty database of a server."""
-    store = open_store(folder, url)
-    try:
-        # A copy, because an older backup must be brought to the present tables first and stays as it is.
-        with tempfile.TemporaryDirectory(dir=folder) as scratch, store.write() as target:
-            _copy_sqlite(source, Path(scratch, DATABASE_FILE))
-            copy = create_engine(f"sqlite:///{Path(scratch, DATABASE_FILE)}", poolclass=NullPool)
-            migrate(copy)
-            for table in (accounts, matches):
-                if target.execute(select(func.count()).select_from(table)).scalar():
-                    raise StorageError(f"the database has rows in {table.name} already; name an empty one")
-            with copy.connect() as rows:
-                _copy_rows(rows, target)
-    except SQLAlchemyError as error:
-        raise StorageError(f"the database could not be filled ({str(error).splitlines()[0]})") from error
-    finally:
-        store.close()
+def _import(copy: Engine, folder: Path, url: str) -> None:
+    """All rows of a database with the present tables in the empty one of a server."""
+    with closing(open_store(folder, url)) as store, store.write() as target:
+        for table in (accounts, matches):
+            if target.execute(select(func.count()).select_from(table)).scalar():
+                raise StorageError(f"the database has rows in {table.name} already; name an empty one")
+        with copy.connect() as rows:
+            _copy_rows(rows, target)
 
 
 def _copy_blobs(source: Path, target: Path) -> int:
