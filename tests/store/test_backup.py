@@ -245,6 +245,17 @@ def test_an_interrupted_first_backup_is_continued(tmp_path: Path) -> None:
     store.close()
 
 
+def test_folders_may_have_any_name(store: Store, url: str | None, tmp_path: Path) -> None:
+    fill(store, 0, 2)
+    odd = tmp_path / "why? 100%41 {x} #1"
+    back_up(store.folder, odd / "backup", url)
+    assert restore(odd / "backup", odd / "again").matches == 2
+    again = open_store(odd / "again")
+    assert everything(again) == everything(store)
+    again.close()
+    assert {path.name for path in tmp_path.iterdir()} == {"data", odd.name}
+
+
 def test_a_restore_that_broke_off_goes_on(tmp_path: Path, url: str | None) -> None:
     store = open_store(tmp_path / "data")
     fill(store, 0, 2)

@@ -402,6 +402,14 @@ def test_pictures_go_beside_the_study_s_file(
     assert not Path("results").exists()
 
 
+def test_a_study_s_file_may_have_any_name(tmp_path: Path) -> None:
+    file = tmp_path / "why? 100%41 {x} #1" / "study.db"
+    for _ in range(2):
+        with opened_storage(str(file)) as storage:
+            make_study(storage, "menu", plan())
+    assert file.is_file() and [path.name for path in tmp_path.iterdir()] == [file.parent.name]
+
+
 def test_seeds_are_averaged_and_the_same_in_every_trial(
     worker: Make, tmp_path: Path, at_once: Callable[[Reward], None]
 ) -> None:

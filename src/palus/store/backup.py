@@ -36,6 +36,7 @@ from palus.store.engine import (
     now_ms,
     open_engine,
     open_store,
+    sqlite_url,
 )
 from palus.store.tables import accounts, derived_tables, matches, metadata
 
@@ -114,7 +115,7 @@ def restore(backup: Path, folder: Path, url: str | None = None) -> Backup:
         _remove_database(incoming)
         try:
             _copy_sqlite(backup / DATABASE_FILE, incoming)
-            copy = create_engine(f"sqlite:///{incoming}", poolclass=NullPool)
+            copy = create_engine(sqlite_url(incoming), poolclass=NullPool)
             migrate(copy)  # an older backup stays as it is
             _copy_settings(backup, folder)
             if url is None:
@@ -185,7 +186,7 @@ def _copy_sqlite(source: Path, target: Path) -> None:
 
 def _export(url: str, target: Path) -> None:
     """All rows of a server's database in a new SQLite file."""
-    engine, copy = open_engine(url), create_engine(f"sqlite:///{target}", poolclass=NullPool)
+    engine, copy = open_engine(url), create_engine(sqlite_url(target), poolclass=NullPool)
     try:
         migrate(copy)
         # REPEATABLE READ is PostgreSQL's snapshot: all tables as they were at one moment.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from palus.errors import StorageError
@@ -90,7 +90,7 @@ def open_store(folder: Path, url: str | None = None, *, create: bool = True, blo
     except OSError as error:
         raise StorageError(f"{folder}: cannot be used ({error.strerror}); choose another data folder") from error
     kept = BlobStore(folder / "blobs", far_storage(folder, blobs))
-    engine = open_engine(url or f"sqlite:///{folder / DATABASE_FILE}")
+    engine = open_engine(url or sqlite_url(folder / DATABASE_FILE))
     try:
         if not create:
             with engine.connect() as connection:
@@ -122,6 +122,11 @@ def far_storage(folder: Path, wanted: str | None = None) -> Depot | None:
         Depot(wanted)  # or say what is wrong with it
         write_text(note, wanted + "\n")
     return Depot(wanted or noted or "") if wanted or noted else None
+
+
+def sqlite_url(path: Path) -> str:
+    """The address of a file, whatever its name: in one a `?` ends the path, and a `%` is more than itself."""
+    return URL.create("sqlite", database=str(path)).render_as_string()
 
 
 def open_engine(url: str) -> Engine:

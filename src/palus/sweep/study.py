@@ -34,6 +34,7 @@ from palus.files import make_folder, write_text
 from palus.launch.apart import Training, claimed, training
 from palus.progress import PROGRESS, ProgressReader
 from palus.run.folder import read_checkpoint
+from palus.store.engine import sqlite_url
 from palus.sweep.objective import MARKS, curve, is_over
 from palus.sweep.plan import Plan
 from palus.trust import Trust
@@ -84,7 +85,7 @@ class _Beating(RDBStorage):
 def _open_storage(url: str, heartbeat_s: int) -> RDBStorage:
     if "://" not in url:
         make_folder(Path(url).parent, "--study or --results-dir")
-        url = f"sqlite:///{url}"
+        url = sqlite_url(Path(url))
     is_sqlite = url.startswith("sqlite")
     engine = {"connect_args": {"timeout": 60}} if is_sqlite else {"pool_pre_ping": True}
     optuna.logging.set_verbosity(optuna.logging.ERROR)
