@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -101,6 +105,22 @@ def test_what_is_being_written_is_not_listed(tmp_path: Path) -> None:
     depot.create("book/1.jsonl", b"one")
     (tmp_path / "book" / ".2.jsonl.h1a2").write_bytes(b"tw")  # by another process just now
     assert depot.list() == depot.list("book") == ["book/1.jsonl"]
+
+
+@pytest.mark.parametrize("written", ["create", "replace"])
+def test_what_a_killed_writer_left_goes_an_hour_later(tmp_path: Path, written: str) -> None:
+    """Killed where it has its bytes, but no name."""
+    script = (
+        "import os, signal, sys\nfrom palus.store.depot import Depot\n"
+        "os.fsync = lambda number: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"Depot(sys.argv[1]).{written}('book/1.jsonl', b'one')"
+    )
+    assert subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False).returncode == -signal.SIGKILL
+    (left,) = (tmp_path / "book").iterdir()
+    depot = Depot(str(tmp_path))
+    assert depot.list() == [] and left.exists()
+    os.utime(left, (time.time() - 3700,) * 2)
+    assert depot.list("book") == [] and not left.exists()
 
 
 def test_a_storage_that_cannot_be_written_says_so(tmp_path: Path) -> None:

@@ -12,17 +12,20 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from palus.errors import StorageError
-from palus.files import write_atomically, write_bytes
+from palus.files import UNFINISHED, whole_name, write_atomically, write_bytes
 
 S3_TIMEOUTS_S = {"connect_timeout": 5, "read_timeout": 10}
 S3_ATTEMPTS = 2
 """Of its tools, and of botocore below them; with their own numbers, a server that never answers is waited for for
 minutes, and whoever calls tries again."""
+LEFT_S = 3600.0
+"""A file on a disk that nobody has added to for so long is one that a kill left; clocks differ."""
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,127}\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -70,7 +73,7 @@ class Depot:
             return self._files.has(checked(name))
 
     def list(self, folder: str = "") -> list[str]:
-        """The names of all files below a folder, sorted; [] where it is not there."""
+        """The names of all files below a folder, sorted; [] where it is not there. What killed writers left goes."""
         with self._reporting(folder):
             return sorted(name for name in self._files.list(folder and checked(folder)) if is_name(name))
 
@@ -132,7 +135,8 @@ class _Folder:
         if target.exists():
             return False
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+        prefix = f".{target.name}."
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=prefix, suffix=UNFINISHED, delete=False) as file:
             try:
                 file.write(data)
                 file.flush()
@@ -163,11 +167,20 @@ class _Folder:
 
     def list(self, folder: str) -> Iterator[str]:
         for path in (self.root / folder).rglob("*"):
-            if path.is_file():
+            if whole_name(path.name) is not None:
+                _sweep(path)
+            elif path.is_file():
                 yield path.relative_to(self.root).as_posix()
 
     def remove(self, name: str) -> None:
         (self.root / name).unlink(missing_ok=True)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what a writer has left, unless it may be alive."""
+    with suppress(OSError):  # it was alive, or another reader was faster, or may do what this one may not
+        if time.time() - path.stat().st_mtime > LEFT_S:
+            path.unlink()
 
 
 class _Url:
