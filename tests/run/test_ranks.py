@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 import palus
 from palus.cli import app
 from palus.config import load_run
+from palus.errors import StorageError
 from palus.launch.link import Link
 from palus.learn.learner import Learner
 from palus.learn.ranks import ALONE, Ranks
@@ -174,6 +175,30 @@ def test_a_run_goes_on_where_another_machine_has_become_rank_0(tmp_path: Path) -
     assert [line["step"] for line in summaries(b / "results" / "ranks")] == [250, 500, 750, 1000]
     refused = ended(start([*words, "--run-id", "ranks"], 2, homes), 2)
     assert re.search(r"has results/ranks at step 1,024, rank 0 \(.+\) at 256: two runs of one id", refused[0])
+
+
+def test_ranks_give_up_a_checkpoint_together_where_rank_0_cannot_write_its_models() -> None:
+    """What follows in a checkpoint asks all of them: who went on alone would answer another question from then on."""
+
+    def write_onnx(report: Any, kept: Any) -> None:
+        raise StorageError("no space left")
+
+    for rank in (0, 1):
+        ranks = SimpleNamespace(rank=rank, first=lambda own: own or "no space left")
+        run: Any = SimpleNamespace(ranks=ranks, report=None, saving=SimpleNamespace(write_onnx=write_onnx))
+        with pytest.raises(StorageError, match="no space left"):
+            Run._write_models(run, [])
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_rank_0_cannot_write_costs_ranks_this_one_alone(tmp_path: Path) -> None:
+    words = [*run_file(tmp_path, "ppo"), "--run-id", "ranks", "--resume-if-there"]
+    ended(start([*words, "palus.max_minutes=0.001"], 2))
+    (tmp_path / "ranks" / "DuelToy" / "DuelToy-512.onnx").mkdir()  # no file takes its place
+    told = ended(start(words, 2))
+    assert "DuelToy-512.onnx: could not be written (Is a directory)" in told[0]
+    assert "Training goes on; the next checkpoint tries again." in told[0] and "Finished at step 1,024" in told[0]
+    assert (tmp_path / "ranks" / "DuelToy" / "DuelToy-768.onnx").is_file()
 
 
 @pytest.mark.slow

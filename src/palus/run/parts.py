@@ -351,7 +351,7 @@ class Parts:
         if came_apart(self.trainees, self.ranks):
             self.report.warn("the weights of ranks came apart; all go on with those of rank 0.")
             begin_alike(self.trainees, self.ranks)
-        models = self.saving.write_onnx(self.report, kept) if self.ranks.rank == 0 else {}
+        models = self._write_models(kept)
         if self.exchange is not None:
             goals = {trainee.policy: trainee.behavior.max_steps for trainee in self.trainees}
             self.exchange.seal(self.league, self.steps, goals)
@@ -372,6 +372,20 @@ class Parts:
             self.saving.tell_copies(models, self.report)
         self._exchange(at_once=due is None)
         return model
+
+    def _write_models(self, kept: Collection[str]) -> Mapping[str, bytes | None]:
+        """What `Saving.write_onnx` gives, of rank 0 alone. Raises StorageError on every rank where rank 0 could not
+        write: all that follows is done by all of them, or by none."""
+        models: Mapping[str, bytes | None] = {}
+        failure = ""
+        if self.ranks.rank == 0:
+            try:
+                models = self.saving.write_onnx(self.report, kept)
+            except StorageError as error:
+                failure = str(error)
+        if failure := self.ranks.first(failure):
+            raise StorageError(failure)
+        return models
 
     def save_if_due(self) -> None:
         """Save where a behavior has passed a checkpoint since the last one; what goes wrong costs no training."""
