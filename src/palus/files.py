@@ -140,6 +140,16 @@ def force(path: Path) -> None:
         raise StorageError(f"{path}: could not be written ({error.strerror or error}); free space there.") from error
 
 
+def remove(path: Path) -> None:
+    """Have no file there. Raises StorageError."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"{path}: could not be removed ({error.strerror or error}); have its folder writable."
+        ) from error
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """`write_atomically` for bytes at hand."""
     write_atomically(path, lambda file: file.write(data))

@@ -95,8 +95,10 @@ class Run(Parts):
         self.collector.release()
         if not self.league.literal:
             self._advance(collected)
-        for snapshot in self.league.forgotten(self.in_play):
-            self.collector.policies.retired.add(FROZEN + snapshot)
+        forgotten = self.league.forgotten(self.in_play)
+        self.collector.policies.retired.update(FROZEN + snapshot for snapshot in forgotten)
+        if forgotten:
+            self.saving.forget(forgotten - self.unsent)
         self._evolve()
         self._teach(collected)
         self._tell()

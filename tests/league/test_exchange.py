@@ -130,7 +130,7 @@ def test_who_dies_tells_nothing_twice_and_forgets_nothing(
 def test_a_checkpoint_holds_what_was_played_since_the_last_snapshot(tmp_path: Path) -> None:
     file, made, exchange = tmp_path / "snapshot.npz", filled(1), Exchange(Berth(str(tmp_path), "ada"))
     file.write_bytes(b"weights")
-    exchange.follow(made, lambda snapshot, number: file)
+    exchange.follow(made, lambda number: b"weights")
     exchange.rate([match(0, 1.0), match(0, 0.5), match(0, 0.0)], made)
     exchange.seal(made, {0: 10}, {0: 100})
     again = Exchange(Berth(str(tmp_path), "ada"))  # it was killed here
@@ -140,7 +140,7 @@ def test_a_checkpoint_holds_what_was_played_since_the_last_snapshot(tmp_path: Pa
     record = told(tmp_path).runs["ada"]
     assert (record.parts, record.matches, record.step) == (1, 3, 10)
     assert record.open["training"] == {("ada", "ada/0"): (1.5, 3)}
-    again.follow(made, lambda snapshot, number: file)
+    again.follow(made, lambda number: b"weights")
     again.seal(made, {0: 20}, {0: 100})
     again.publish(made, lambda number: file, {})
     record = told(tmp_path).runs["ada"]
@@ -152,10 +152,10 @@ def test_a_checkpoint_holds_what_was_played_since_the_last_snapshot(tmp_path: Pa
 def test_what_was_played_before_a_snapshot_is_that_snapshot_s(tmp_path: Path) -> None:
     file, made, exchange = tmp_path / "snapshot.npz", filled(1), Exchange(Berth(str(tmp_path), "ada"))
     file.write_bytes(b"weights")
-    exchange.follow(made, lambda snapshot, number: file)
+    exchange.follow(made, lambda number: b"weights")
     exchange.rate([match(0, 1.0)] * 2, made)
     at(made, 2)
-    exchange.follow(made, lambda snapshot, number: file)
+    exchange.follow(made, lambda number: b"weights")
     exchange.rate([match(1, 0.0)], made)
     exchange.seal(made, {0: 2}, {0: 100})
     exchange.publish(made, lambda number: file, {})
@@ -168,7 +168,7 @@ def test_a_snapshot_that_stands_for_its_learner_is_told_of_as_the_learner(tmp_pa
     file, made, exchange = tmp_path / "snapshot.npz", filled(2), Exchange(Berth(str(tmp_path), "ada"))
     file.write_bytes(b"weights")
     made.snapshots[1] = replace(made.snapshots[1], present=True)
-    exchange.follow(made, lambda snapshot, number: file)
+    exchange.follow(made, lambda number: b"weights")
     nobody_learns = FinishedMatch(0, (0.0, 1.0), (Seat(FROZEN + 1, False), Seat(FROZEN, False)))
     exchange.rate([match(1, 1.0), match(0, 1.0), nobody_learns], made)  # the first one against itself
     exchange.seal(made, {0: 2}, {0: 100})

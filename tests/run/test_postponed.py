@@ -95,7 +95,7 @@ def test_it_is_done_while_the_device_computes(tmp_path, monkeypatch):
 
 
 def test_a_snapshot_that_could_not_be_written_is_written_before_a_checkpoint_needs_it(tmp_path, monkeypatch):
-    parts, full = away(monkeypatch, tmp_path), [True]
+    parts, full = away(monkeypatch, tmp_path), [True, True]  # when it is its turn, and at a checkpoint
 
     def write(*given, **more):
         if full and full.pop():

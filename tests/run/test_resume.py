@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import torch
 import palus.files
 from palus.config import load_run
 from palus.errors import CheckpointError, ModelError, StorageError
+from palus.league.exchange import Berth
 from palus.run.folder import RunFolder
 from palus.run.session import HEARD, interruptible
 from palus.train import Run, train
@@ -167,6 +169,59 @@ def test_a_full_disk_keeps_the_old_checkpoint(tmp_path, monkeypatch):
         parts.save()
     assert checkpoint.read_bytes() == before
     assert [p.name for p in checkpoint.parent.glob(".*")] == []
+
+
+@contextmanager
+def no_snapshots(folder):
+    """Have snapshots refused, as by a full disk: a file is where their folder was."""
+    path = folder / "debug" / "SoccerTwos" / "snapshots"
+    away = path.rename(path.with_name("away"))
+    path.touch()
+    yield
+    path.unlink()
+    away.rename(path)
+
+
+def test_a_disk_that_takes_no_snapshot_costs_none(tmp_path):
+    """A run plays against what it holds, tells its league of it, and writes it when the disk takes it again."""
+    lines, run = [], debug_run(tmp_path, "behaviors.SoccerTwos.self_play.save_steps=256")
+    parts = Run(run, log=lambda level, text: lines.append(text), berth=Berth(str(tmp_path / "league"), "one"))
+    with parts.report:
+        parts.iterate()
+        before = parts.league.snapshot_count
+        with no_snapshots(tmp_path):
+            parts.iterate()
+            parts.iterate()
+        assert " ".join(lines).count("the next checkpoint tries again") == 1
+        paths = [parts.saving.find(number) for number in range(before, parts.league.snapshot_count)]
+        assert len(paths) > 1 and not any(path.exists() for path in paths)
+        weights = [parts.saving.load_policy(path).weights.master.clone() for path in paths]
+        parts.save()
+    parts.close()
+    assert_same(weights, [parts.saving.load_policy(path).weights.master for path in paths])
+    told = {path.read_bytes() for path in (tmp_path / "league" / "book" / "one" / "files").iterdir()}
+    assert {path.read_bytes() for path in paths} <= told
+
+
+def test_what_a_disk_refused_and_nobody_needs_any_more_is_held_no_longer(tmp_path):
+    own = [f"behaviors.SoccerTwos.self_play.{key}" for key in ("save_steps=256", "window=1", "swap_steps=1")]
+    parts = Run(debug_run(tmp_path, *own), log=lambda level, text: None)
+    with parts.report:
+        parts.iterate()
+        with no_snapshots(tmp_path):
+            for _ in range(4):
+                parts.iterate()
+    needed = {f"snapshot-{number:05d}.npz" for number in parts.league.snapshots}
+    assert {path.name for path in parts.saving._unwritten} <= needed
+    assert len(needed) < parts.league.snapshot_count - 1
+    parts.close()
+
+
+def test_a_run_does_not_begin_where_its_first_snapshot_is_refused(tmp_path):
+    (tmp_path / "debug" / "SoccerTwos").mkdir(parents=True)
+    (tmp_path / "debug" / "SoccerTwos" / "snapshots").touch()
+    with pytest.raises(StorageError, match=r"snapshot-00000\.npz: could not be"):
+        Run(debug_run(tmp_path), force=True)
 
 
 def test_the_snapshots_of_a_checkpoint_are_on_disk_before_it_is(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ Arrays, text and ONNX only: reading one executes nothing.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -70,6 +71,12 @@ class PolicyFile:
 def write_policy(path: Path, policy: PolicyFile, *, forced: bool = True) -> None:
     """Write one .npz file atomically. forced: see `write_atomically`. Raises StorageError; a file that was there
     stays."""
+    data = policy_bytes(policy)
+    write_atomically(path, lambda file: file.write(data), forced=forced)
+
+
+def policy_bytes(policy: PolicyFile) -> bytes:
+    """The content of its file."""
     meta = {
         "behavior": policy.behavior,
         "env_id": policy.env_id,
@@ -82,7 +89,9 @@ def write_policy(path: Path, policy: PolicyFile, *, forced: bool = True) -> None
     content: dict[str, Any] = {_META: np.array(json.dumps(meta)), **policy.arrays}
     if policy.model is not None:
         content[_MODEL] = np.frombuffer(policy.model, np.uint8)
-    write_atomically(path, lambda f: np.savez(f, **content), forced=forced)
+    file = io.BytesIO()
+    np.savez(file, **content)
+    return file.getvalue()
 
 
 def read_policy(path: Path) -> PolicyFile:

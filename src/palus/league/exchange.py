@@ -22,7 +22,6 @@ from palus.errors import StorageError, SupersededError
 from palus.files import write_bytes
 from palus.league.league import League
 from palus.league.members import Member
-from palus.league.pools import Snapshot
 from palus.league.records import (
     FILES,
     SEEN,
@@ -108,14 +107,14 @@ class Exchange:
                     add(table, one, other, points)
                     self.matches += 1
 
-    def follow(self, league: League, path_of: Callable[[Snapshot, int], Path]) -> None:
-        """Tell of the snapshots that the league has taken since the last call. path_of: where they lie."""
+    def follow(self, league: League, data_of: Callable[[int], bytes]) -> None:
+        """Tell of the snapshots that the league has taken since the last call. data_of: their files, by their ids."""
         for number in range(self._followed, league.snapshot_count):
             snapshot = league.snapshots.get(number)
             if snapshot is None or snapshot.present:
                 continue
             self._tell_results()
-            sha256 = hashlib.sha256(path_of(snapshot, number).read_bytes()).hexdigest()
+            sha256 = hashlib.sha256(data_of(number)).hexdigest()
             self._published[number] = sha256
             role = league.pools[snapshot.parent].contender.role
             told = Publication(

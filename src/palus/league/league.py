@@ -287,7 +287,7 @@ class League:
 
         After an update; by reference counting before it: what is due at a step of a rollout has the weights that played
         it. steps: trainer steps of each learner so far; ghost_steps: by behavior, since the last call. Raises what
-        `save` raises; then nothing is saved.
+        `save` raises.
         """
         ghost_before, self.resets = dict(self.turns.ghost_steps), []
         turns = self.turns.advance(steps, ghost_steps)

@@ -129,7 +129,12 @@ class Parts:
         guests = Guests.of(find_guests(run.palus.league.members, self.spec), computing.matmul.dtype, place, trust)
         self.league = League(self.spec, contenders, seed, settings=run.palus.league, members=guests.members)
         self.book = Book(self.league)
-        self.saving = Saving(run, self.spec, self.folder, self.trainees, trust, computing.postponed)
+        self.timers = Timers()
+        note = None if self.exchange is None else self.exchange.note
+        self.report = Report(
+            run, self.trainees, self.folder, self.timers, log=log, note=note, postponed=computing.postponed
+        )
+        self.saving = Saving(run, self.spec, self.folder, self.trainees, trust, computing.postponed, self.report.warn)
         self.baselines = Baselines(run, self.spec, {t.kind: t.learner.network for t in self.saving.exported})
         acting = {t.policy: (t.kind, t.acting) for t in self.trainees}
         self.collector = make_collector(
@@ -139,11 +144,6 @@ class Parts:
             compact=not guests.policies and all(trainee.learner.takes_rays for trainee in self.trainees),
             share=Share(ranks.rank, ranks.size, ranks.local_size),
         )  # fmt: skip
-        self.timers = Timers()
-        note = None if self.exchange is None else self.exchange.note
-        self.report = Report(
-            run, self.trainees, self.folder, self.timers, log=log, note=note, postponed=computing.postponed
-        )
         self.lessons = Lessons(run)
         self.opening: list[str] = []  # where the weights come from, in ML-Agents' words
         self.learning_seconds, self.previous_seconds, self.started = 0.0, 0.0, time.perf_counter()
@@ -167,7 +167,7 @@ class Parts:
                 for policy, pool in self.league.pools.items():
                     pool.elo = self.folder.recorded_elo(self.trainees[policy].name) or pool.elo
             self.folder.clear()  # only now, when nothing can be wrong with the run file any more
-            self.league.advance(self.steps, {}, self.saving.save_snapshot)  # the past begins with the untrained
+            self.league.advance(self.steps, {}, self.saving.save_first_snapshot)  # the past begins with the untrained
             self._follow()
             self.book.assess()
         else:
@@ -290,7 +290,7 @@ class Parts:
         self.book.follow()
         if self.exchange is not None:
             self.computing.postponed.do()
-            self.exchange.follow(self.league, lambda own, number: self.saving.path(self.trainees[own.parent], number))
+            self.exchange.follow(self.league, self.saving.data)
 
     def _load_policy(self, policy: int) -> Network:
         """A frozen policy from its file. Raises CheckpointError when that is gone."""
@@ -362,8 +362,7 @@ class Parts:
             return self.folder.root
         self.folder.save(state)
         self._write_book(self.steps)
-        unsent = set() if self.exchange is None else self.exchange.unsent
-        self.saving.prune(self.league, self.league.needed(in_play) | unsent)
+        self.saving.prune(self.league, self.league.needed(in_play) | self.unsent)
         self.saving.write_policies(self.league, self._numbers)
         self.folder.record_lessons(self.lessons.numbers)
         results, pairs = self.baselines.latest, self.baselines.settings.baseline_pairs
@@ -467,6 +466,11 @@ class Parts:
             write_text(self.folder.own(self.folder.root / TIMERS), self.timers.to_json() + "\n")
         except StorageError as error:
             self.report.warn(str(error))
+
+    @property
+    def unsent(self) -> set[int]:
+        """Ids of snapshots that a league is still to be told of."""
+        return set() if self.exchange is None else self.exchange.unsent
 
     @property
     def in_play(self) -> set[int]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from palus.config import RunFile, dump_run
 from palus.errors import CheckpointError, ConfigError, ModelError, StorageError, TrustError
 from palus.export.bundle import Provenance, write_bundle
-from palus.export.policy_file import PolicyFile, parse_policy, read_policy, write_policy
-from palus.files import force, write_bytes, write_text
+from palus.export.policy_file import PolicyFile, parse_policy, policy_bytes, read_policy, write_policy
+from palus.files import force, remove, write_bytes, write_text
 from palus.hub.model_card import refresh_card
 from palus.league.book import FILE, Book
 from palus.league.exchange import visitor_path
@@ -43,11 +43,13 @@ class Saving:
         trainees: Sequence[Trainee],
         trust: Trust,
         postponed: Postponed,
+        warn: Callable[[str], None],
     ) -> None:
+        """warn: takes what goes wrong without ending the training."""
         self.run, self.spec, self.folder, self.trainees, self.trust = run, spec, folder, trainees, trust
         # Of the snapshots: in memory those that are not written yet, and the newest, which is loaded next.
         self._held, self._unwritten, self._unforced = dict[Path, PolicyFile](), list[Path](), list[Path]()
-        self._postponed = postponed
+        self._postponed, self._warn, self._is_failing = postponed, warn, False
 
     def path(self, trainee: Trainee, snapshot: int) -> Path:
         """Where a snapshot of a learner lies."""
@@ -55,17 +57,36 @@ class Saving:
 
     def save_snapshot(self, contender: Contender, snapshot: int) -> None:
         """Write a learner's present weights under the id of a snapshot, by and by and without waiting for the disk: no
-        run goes on from it before the next checkpoint (`force_snapshots`). Raises StorageError."""
+        run goes on from it before the next checkpoint (`force_snapshots`), which tries again what a disk refused."""
+        self._postponed(partial(self._try, self._hold(contender, snapshot)))
+
+    def save_first_snapshot(self, contender: Contender, snapshot: int) -> None:
+        """The same at the start, where giving up loses nothing. Raises StorageError."""
+        self._write(self._hold(contender, snapshot))
+
+    def _hold(self, contender: Contender, snapshot: int) -> Path:
+        """Keep a learner's present weights in memory. Returns the file that they are for."""
         trainee = self.trainees[contender.policy]
-        for other in self.trainees:  # a kill may have left one of this number, maybe of another behavior
-            self.path(other, snapshot).unlink(missing_ok=True)
-        path, file = self.folder.own(self.path(trainee, snapshot)), trainee.policy_file(self.spec, snapshot)
+        path, file = self.path(trainee, snapshot), trainee.policy_file(self.spec, snapshot)
         self._held = {waiting: self._held[waiting] for waiting in self._unwritten} | {path: file}
         self._unwritten.append(path)
-        self._postponed(partial(self._write, path))
+        return path
+
+    def _try(self, path: Path) -> None:
+        """Write a snapshot that is held, unless it was forgotten meanwhile; where that fails it stays held."""
+        if path not in self._unwritten:
+            return
+        try:
+            self._write(path)
+        except StorageError as error:
+            if not self._is_failing:
+                self._warn(f"{error} Training goes on; the next checkpoint tries again.")
+            self._is_failing = True
 
     def _write(self, path: Path) -> None:
-        write_policy(path, self._held[path], forced=False)
+        for trainee in self.trainees:  # a kill may have left one of this number, maybe of another behavior
+            remove(self.folder.of(trainee.name) / "snapshots" / path.name)
+        write_policy(self.folder.own(path), self._held[path], forced=False)
         self._unwritten.remove(path)
         self._unforced.append(path)
 
@@ -76,13 +97,24 @@ class Saving:
         for path in self._unforced:
             force(path)
         self._unforced.clear()
+        self._is_failing = False
+
+    def forget(self, snapshots: Collection[int]) -> None:
+        """Hold no longer what nobody needs: a disk may be full for days."""
+        paths = {self.path(trainee, snapshot) for trainee in self.trainees for snapshot in snapshots}
+        self._unwritten = [path for path in self._unwritten if path not in paths]
+
+    def data(self, snapshot: int) -> bytes:
+        """The file of a snapshot, on disk or not yet. Raises CheckpointError when it is gone."""
+        path = self.find(snapshot)
+        return policy_bytes(self._held[path]) if path in self._unwritten else path.read_bytes()
 
     def find(self, snapshot: int) -> Path:
         """The file of a snapshot. Raises CheckpointError when it is gone."""
         paths = [self.path(trainee, snapshot) for trainee in self.trainees]
-        for path in paths:
-            if path in self._unwritten or path.exists():
-                return path
+        held = [path for path in paths if path in self._unwritten]
+        for path in held or (path for path in paths if path.exists()):
+            return path
         raise CheckpointError(f"{paths[-1]}: no such snapshot; was the run folder copied without `snapshots/`?")
 
     def load_policy(self, path: Path) -> Network:
