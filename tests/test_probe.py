@@ -139,6 +139,8 @@ def test_what_is_probed_stays_as_it_was_and_a_probe_is_resumed(tmp_path: Path) -
         probed(tmp_path, str(model), 3000, resume=True)
     mixture(tmp_path / "papers", OFTEN_ROCK[::-1])
     (tmp_path / "papers" / f"{RPS}.onnx").replace(model / f"{RPS}.onnx")
+    with second.folder.held(), pytest.raises(CheckpointError, match="is training just now"):
+        probed(tmp_path, str(model), 3000, force=True)
     with pytest.raises(CheckpointError, match="is another than the one that"):
         probed(tmp_path, str(model), 3000, resume=True)
 

@@ -130,6 +130,7 @@ def test_an_asymmetric_run_goes_on_after_a_stop_as_if_there_had_been_none(
     for _ in range(4):
         one.iterate()
     one.save()
+    one._kept.close()  # lets another process in, as a kill would
     two = Run(run, resume=True)
     for parts in (one, two):
         for _ in range(5):

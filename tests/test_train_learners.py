@@ -146,6 +146,7 @@ def test_a_run_of_several_learners_goes_on_after_a_stop_as_if_there_had_been_non
     for _ in range(12):
         one.iterate()
     one.save()
+    one._kept.close()  # lets another process in, as a kill would
     two = Run(run, resume=True)
     assert [trainee.score for trainee in two.trainees] == [trainee.score for trainee in one.trainees] != [None] * 5
     for parts in (one, two):

@@ -139,6 +139,7 @@ def test_a_run_resumed_from_a_checkpoint_equals_the_uninterrupted_one(asynchrono
         for _ in range(3):
             whole.iterate()
     whole.folder.checkpoint.write_bytes(checkpoint)
+    whole._kept.close()  # lets another process in, as a kill would
     resumed = Run(run_file(tmp_path, *changes, workers=2), resume=True)
     np.testing.assert_array_equal(weights(resumed), halfway)
     with resumed.report:

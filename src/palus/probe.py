@@ -81,9 +81,13 @@ def respond(
     """
     folder = RunFolder(Path(run.checkpoint_settings.results_dir) / run.checkpoint_settings.run_id, list(run.behaviors))
     find_rival(model, spec)  # before anything is written
-    if not resume:
-        folder.refuse_existing(force=force)
-    rival = find_rival(_freeze(model, folder.root, keep=resume), spec)
+    if resume:
+        frozen = _freeze(model, folder.root, keep=True)
+    else:
+        with folder.held():
+            folder.refuse_existing(force=force)
+            frozen = _freeze(model, folder.root, keep=False)
+    rival = find_rival(frozen, spec)
     played = _behavior_of(rival, spec, behavior)
     planned = response_run(run, spec, played, rival, budget)
     faults = misfits(planned)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -246,8 +247,10 @@ def train(
     this with the same arguments; rank 0 tells and writes.
     Raises CheckpointError, ConfigError, DivergenceError, EnvError, RankError, StorageError, TrustError, WorkerError.
     """
-    with interruptible() as interrupted:
-        parts = Run(run, resume=resume, force=force, trust=trust, log=log, berth=berth, ranks=ranks)
+    with (
+        interruptible() as interrupted,
+        closing(Run(run, resume=resume, force=force, trust=trust, log=log, berth=berth, ranks=ranks)) as parts,
+    ):
         try:
             if on_start is not None:
                 on_start(parts)
@@ -256,12 +259,11 @@ def train(
             slow = slowness(parts.computing.matmul, parts.computing.measured)
             if slow is not None:
                 parts.report.warn(slow)
-            with parts.folder.held(), parts.report, parts.timers.block("TrainerController.start_learning"):
+            with parts.report, parts.timers.block("TrainerController.start_learning"):
                 return _drive(parts, interrupted)
         finally:
-            parts.close()
-            if ranks.rank == 0:  # the others' folders have just gone
-                parts.write_timers()
+            parts.collector.close()
+            parts.write_timers()
             if parts.exchange is not None:
                 parts.exchange.greet(parts.steps, "stopped")
 

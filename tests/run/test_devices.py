@@ -3,6 +3,7 @@
 It computes where PALUS_TEST_DEVICE says (`places`), by default on the CPU.
 """
 
+from contextlib import closing
 from functools import partial
 
 import numpy as np
@@ -47,11 +48,13 @@ def test_a_run_goes_on_on_another_device(tmp_path, monkeypatch, trainer, first_h
         with parts.report:
             parts.iterate()
             parts.save()
+        parts.close()
         began = parts.trainees[0].learner
         assert began.place.compiled == first_here
     if first_here:
         elsewhere(monkeypatch)
-    again = Run(run, resume=True).trainees[0].learner
+    with closing(Run(run, resume=True)) as parts:
+        again = parts.trainees[0].learner
     assert again.place.compiled != first_here
     for name, array in began.network.arrays().items():
         np.testing.assert_array_equal(again.network.arrays()[name], array)

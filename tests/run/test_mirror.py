@@ -10,7 +10,7 @@ import pytest
 from flaky_storage import Flaky, flaky  # noqa: F401
 from test_exchange import go_on, run, told
 
-from palus.errors import StorageError
+from palus.errors import CheckpointError, StorageError
 from palus.launch.apart import found
 from palus.league.exchange import Berth
 from palus.league.records import encoded, home, part
@@ -86,6 +86,8 @@ def test_a_run_begins_without_the_storage_where_its_folder_has_a_checkpoint(
         with pytest.raises(StorageError, match="is not there"):
             found(berth, folder.root)
     depot.replace(snapshot, names[1].encode())
+    with folder.held(), pytest.raises(CheckpointError, match="is training just now"):
+        found(berth, folder.root)
     assert found(berth, folder.root)
     with flaky.gone():
         assert found(berth, folder.root)

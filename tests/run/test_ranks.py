@@ -21,13 +21,13 @@ from typer.testing import CliRunner
 import palus
 from palus.cli import app
 from palus.config import load_run
-from palus.errors import StorageError
+from palus.errors import CheckpointError, StorageError
 from palus.launch.link import Link
 from palus.learn.learner import Learner
 from palus.learn.ranks import ALONE, Ranks
 from palus.progress import PROGRESS, ProgressReader
 from palus.rollout.rollout import Collected, Episode, FinishedMatch, Pace
-from palus.run.alike import not_shared
+from palus.run.alike import bring_home, not_shared
 from palus.run.folder import RunFolder
 from palus.train import Run
 from ports import free_port
@@ -175,6 +175,18 @@ def test_a_run_goes_on_where_another_machine_has_become_rank_0(tmp_path: Path) -
     assert [line["step"] for line in summaries(b / "results" / "ranks")] == [250, 500, 750, 1000]
     refused = ended(start([*words, "--run-id", "ranks"], 2, homes), 2)
     assert re.search(r"has results/ranks at step 1,024, rank 0 \(.+\) at 256: two runs of one id", refused[0])
+
+
+def test_a_folder_in_which_a_run_trains_is_handed_to_nobody_and_replaced_by_none(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run", ["Game"])
+    for rank, steps in ((0, [-1, 5]), (1, [-1, 3])):
+        folder.save({"learners": [[3]]})
+        told = [("here", step) for step in steps]
+        ranks: Any = SimpleNamespace(rank=rank, gather=lambda own, told=told: told, first=lambda own, rank: {})
+        with folder.held(), pytest.raises(CheckpointError, match="is training just now"):
+            bring_home(folder.root, ranks)
+        assert folder.load()["learners"] == [[3]]
+        assert "had none: copied" in str(bring_home(folder.root, ranks))
 
 
 def test_ranks_give_up_a_checkpoint_together_where_rank_0_cannot_write_its_models() -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import numpy as np
 import pytest
@@ -27,6 +27,19 @@ FAST = ["palus.matmul=highest", "palus.threads=1", "env_settings.seed=7", "palus
 
 def debug_run(folder, *overrides):
     return load_run("debug", [*FAST, f"checkpoint_settings.results_dir={folder}", *overrides])
+
+
+def saved(run, **how):
+    """A run that was saved, and has ended."""
+    with closing(Run(run, **how)) as parts:
+        parts.save()
+    return parts
+
+
+def learner_of(run):
+    """As it goes on."""
+    with closing(Run(run, resume=True)) as parts:
+        return parts.trainees[0].learner
 
 
 def state_of(folder):
@@ -65,6 +78,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path, traine
         while parts.step < first.behaviors["SoccerTwos"].max_steps // 2:
             parts.iterate()
         parts.save()
+    parts.close()
     train(first, resume=True)
     assert_same(state_of(tmp_path / "whole" / "debug"), state_of(tmp_path / "cut" / "debug"))
 
@@ -76,9 +90,10 @@ def test_a_damaged_replay_buffer_is_refused_and_one_that_was_not_kept_begins_emp
     parts = Run(run)
     parts.iterate()
     parts.save()
+    parts.close()
     rows = parts.trainees[0].learner.buffer.size
     assert rows == parts.trainees[0].step > 0  # those of the side that learns alone
-    assert Run(run, resume=True).trainees[0].learner.buffer.size == rows
+    assert learner_of(run).buffer.size == rows
     parts.trainees[0].learner.buffer.rewards[0] = np.nan
     parts.save()
     with pytest.raises(CheckpointError, match="replay buffer, rewards: holds numbers that are not finite"):
@@ -87,7 +102,8 @@ def test_a_damaged_replay_buffer_is_refused_and_one_that_was_not_kept_begins_emp
     parts = Run(without)
     parts.iterate()
     parts.save()
-    again = Run(without, resume=True).trainees[0].learner
+    parts.close()
+    again = learner_of(without)
     assert (again.buffer.size, again.network.version) == (0, parts.trainees[0].learner.network.version)
 
 
@@ -95,18 +111,34 @@ def test_an_existing_run_is_neither_overwritten_nor_invented(tmp_path):
     run = debug_run(tmp_path)
     with pytest.raises(CheckpointError, match="nothing to resume"):
         train(run, resume=True)
-    Run(run)  # killed before its first checkpoint
+    Run(run).close()  # killed before its first checkpoint
     with pytest.raises(CheckpointError, match="a run of this id exists"):
         Run(run)
-    Run(run, force=True).save()
+    saved(run, force=True)
     with pytest.raises(CheckpointError, match="--resume, replace it with --force"):
         Run(run)
+
+
+def test_nobody_goes_on_from_a_run_or_replaces_it_from_before_it_is_loaded_until_its_end(tmp_path):
+    run, league = debug_run(tmp_path), str(tmp_path / "league")
+    with pytest.raises(CheckpointError, match="nothing to resume"):
+        Run(run, resume=True)
+    assert not (tmp_path / "debug").exists(), "a mistyped name makes no folder"
+    with closing(Run(run)) as parts:
+        parts.save()
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        for how in ({"resume": True}, {"force": True}, {}):
+            with pytest.raises(CheckpointError, match="a run of this id is training just now; wait for its end"):
+                train(run, **how, berth=Berth(league, "one"))
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    for _ in range(2):
+        learner_of(run)
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"not a checkpoint", lambda b: b""])
 def test_a_corrupt_checkpoint_says_so(tmp_path, damage):
     run = debug_run(tmp_path)
-    Run(run).save()
+    saved(run)
     checkpoint = tmp_path / "debug" / "SoccerTwos" / "checkpoint.pt"
     checkpoint.write_bytes(damage(checkpoint.read_bytes()))
     with pytest.raises(CheckpointError, match="not a readable checkpoint"):
@@ -123,7 +155,7 @@ def test_a_corrupt_checkpoint_says_so(tmp_path, damage):
 )
 def test_a_checkpoint_of_another_network_says_so(setting, message, tmp_path):
     normal = "behaviors.SoccerTwos.network_settings.normalize=true"
-    Run(debug_run(tmp_path, normal)).save()
+    saved(debug_run(tmp_path, normal))
     other = debug_run(tmp_path, normal, f"behaviors.SoccerTwos.network_settings.{setting}")
     with pytest.raises(CheckpointError, match=rf"does not fit this run file \({message}"):
         Run(other, resume=True)
@@ -132,25 +164,25 @@ def test_a_checkpoint_of_another_network_says_so(setting, message, tmp_path):
 def test_a_checkpoint_of_an_older_version_is_known_by_its_weights_alone(tmp_path):
     normal = "behaviors.SoccerTwos.network_settings.normalize="
     run = debug_run(tmp_path, f"{normal}true")
-    Run(run).save()
+    saved(run)
     file = tmp_path / "debug" / "SoccerTwos" / "checkpoint.pt"
-    saved = torch.load(file, weights_only=False)
-    for _, _, learner in saved["learners"]:
+    state = torch.load(file, weights_only=False)
+    for _, _, learner in state["learners"]:
         del learner["network_settings"]
-    torch.save(saved, file)
+    torch.save(state, file)
     with pytest.raises(CheckpointError, match=r"running_mean_std\.obs_0\.count: not of this network"):
         Run(debug_run(tmp_path, f"{normal}false"), resume=True)
-    assert Run(run, resume=True).step == 0
+    learner_of(run)
 
 
-@pytest.mark.parametrize(("saved", "now"), [(1, 2), (2, 1), (2, 3)])
-def test_a_checkpoint_of_another_number_of_learners_says_so(saved, now, tmp_path):
+@pytest.mark.parametrize(("before", "now"), [(1, 2), (2, 1), (2, 3)])
+def test_a_checkpoint_of_another_number_of_learners_says_so(before, now, tmp_path):
     def run_of(learners):
         several = f"behaviors.SoccerTwos.population={{size: {learners}, start: 10, period: 50}}"
         return debug_run(tmp_path, *([several] if learners > 1 else []))
 
-    Run(run_of(saved)).save()
-    message = rf"\(learners: it holds {saved}, and the run file asks for {now}\); resume with the run's own"
+    saved(run_of(before))
+    message = rf"\(learners: it holds {before}, and the run file asks for {now}\); resume with the run's own"
     with pytest.raises(CheckpointError, match=message):
         Run(run_of(now), resume=True)
 
@@ -337,11 +369,11 @@ def test_a_terminal_that_closes_costs_nothing(tmp_path):
 
 def test_a_faulty_baseline_does_not_cost_the_old_run(tmp_path):
     run = debug_run(tmp_path)
-    Run(run).save()
+    saved(run)
     faulty = debug_run(tmp_path, "palus.baseline_interval=1000", "palus.baselines=[nobody]")
     with pytest.raises(ModelError, match="nobody"):
         Run(faulty, force=True)
-    assert Run(run, resume=True).step == 0
+    learner_of(run)
 
 
 def test_diverged_weights_do_not_replace_the_checkpoint(tmp_path):

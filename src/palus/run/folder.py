@@ -25,7 +25,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -34,7 +34,7 @@ import torch
 
 from palus import __version__
 from palus.errors import CheckpointError, ExistingRunError, StorageError
-from palus.files import is_file_name, locked, whole_name, write_atomically, write_text
+from palus.files import is_file_name, locked, make_folder, whole_name, write_atomically, write_text
 from palus.run.tensors import array_of, read_tensors
 
 FORMAT = 2
@@ -118,7 +118,10 @@ def _read(file: Path) -> list[str]:
 
 
 class RunFolder:
-    """Paths and files of one run. behaviors: their names, the first one's folder holds the checkpoint."""
+    """Paths and files of one run. behaviors: their names, the first one's folder holds the checkpoint.
+
+    Whoever writes or loads a run holds its folder (`held`) from before the look at it to the end.
+    """
 
     def __init__(self, root: Path, behaviors: Sequence[str]) -> None:
         self.root, self.behaviors = root, tuple(behaviors)
@@ -160,8 +163,6 @@ class RunFolder:
         one that palus did not write. Of a run that never began there may be the log of its game."""
         if all(path.is_dir() or _GAME_LOG.fullmatch(str(path)) for path in self.root.rglob("*")):
             return
-        with self.held():
-            pass
         if not force:
             saved = any(self.root.glob("*/checkpoint.pt"))
             raise ExistingRunError(
@@ -179,7 +180,9 @@ class RunFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other runs out of the folder, which is there, meanwhile. Raises CheckpointError when one is in it."""
+        """Keep other runs out of the folder meanwhile; it is made where it is not there. Raises CheckpointError when
+        one is in it, StorageError."""
+        make_folder(self.root, "--results-dir")
         if os.name == "nt":  # which opens no folders; training twice in one is then up to its user
             yield
             return
@@ -219,11 +222,9 @@ class RunFolder:
         return {name: path for name, path in files.items() if not grows.fullmatch(name)}
 
     def clear(self) -> None:
-        """Remove what palus wrote for a former run of this id and make the folder. Raises StorageError, CheckpointError
-        when one has begun in it meanwhile."""
+        """Remove what palus wrote for a former run of this id and make the folder. Raises StorageError."""
         try:
-            with self.held() if self.root.is_dir() else nullcontext():
-                self._own.remove_all()
+            self._own.remove_all()
             self._make()
         except OSError as error:
             raise StorageError(
@@ -238,9 +239,6 @@ class RunFolder:
     def refuse_nothing(self) -> None:
         """Raises CheckpointError when there is no checkpoint, of any behavior."""
         if not any(self.root.glob("*/checkpoint.pt")):
-            if self.root.is_dir():
-                with self.held():  # or it is there soon
-                    pass
             raise self._nothing()
 
     def _nothing(self) -> CheckpointError:
@@ -255,9 +253,8 @@ class RunFolder:
         if not self.checkpoint.exists():
             self.refuse_nothing()
             raise self._nothing()
-        with self.held():
-            self._own.remove_unfinished()
-            return read_checkpoint(self.checkpoint)
+        self._own.remove_unfinished()
+        return read_checkpoint(self.checkpoint)
 
     def record_checkpoint(self, behavior: str, steps: int, reward: float | None, keep: int, elo: float | None) -> None:
         """Enter `<Behavior>-<steps>.onnx` into training_status.json and drop the oldest beyond `keep` (<= 0: all)."""

@@ -9,6 +9,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ LEFT_ALONE = 9
 
 
 class Parts:
-    """All parts of one run. Close it, or its games stay."""
+    """All parts of one run. Close it, or its games stay, and its folder is taken."""
 
     def __init__(
         self,
@@ -74,27 +75,44 @@ class Parts:
         runs, whose snapshots this one meets, too. ranks: of which each makes the same parts; all but rank 0 tell
         nothing and write into a folder that goes with them.
 
-        Raises StorageError where the league's storage cannot be opened.
+        The run's folder is held from before the first look at it until `close`. Raises CheckpointError where another
+        run has it, StorageError where the league's storage cannot be opened.
         """
         self.ranks = ranks
-        self._scratch = None if ranks.rank == 0 else Scratch("palus-rank-")
         self.exchange = None if berth is None else Exchange(berth)
         self._told: Mapping[str, Any] | None = None  # what the run told a league that it trains apart from now
         log = log if ranks.rank == 0 else lambda level, text: None
-        run = _with_seed(run, ranks, resume)  # before the source, which may start games with it
-        self.source = make_source(run, trust, Terminal(stderr=True).print if log is None else partial(log, "INFO"))
+        self._kept = ExitStack()  # what is given back at the end
         try:
-            self._wire(run, resume, force, trust, log)
+            root = self._hold(run, resume)
+            run = _with_seed(run, ranks, resume)  # before the source, which may start games with it
+            self.source = make_source(run, trust, Terminal(stderr=True).print if log is None else partial(log, "INFO"))
+            try:
+                self._wire(run, root, resume, force, trust, log)
+            except BaseException:
+                self.source.close()
+                raise
         except BaseException:
-            self.source.close()
+            self._kept.close()
             raise
 
+    def _hold(self, run: RunFile, resume: bool) -> Path:
+        """Keep others out of the run's folder from now on; returns it. Raises CheckpointError where another run has it,
+        and where one that is to go on is not there; StorageError."""
+        results = Path(run.checkpoint_settings.results_dir)
+        if self.ranks.rank:
+            results = self._kept.enter_context(closing(Scratch("palus-rank-"))).path
+        folder = RunFolder(results / run.checkpoint_settings.run_id, list(run.behaviors))
+        if resume and self.ranks.rank == 0 and not folder.root.is_dir():  # nor is it made
+            folder.refuse_nothing()
+        self._kept.enter_context(folder.held())
+        return folder.root
+
     def _wire(
-        self, run: RunFile, resume: bool, force: bool, trust: Trust, log: Callable[[str, str], None] | None
+        self, run: RunFile, root: Path, resume: bool, force: bool, trust: Trust, log: Callable[[str, str], None] | None
     ) -> None:
-        """Make all parts."""
-        settings, ranks, place = run.checkpoint_settings, self.ranks, place_of(run.torch_settings.device)
-        root = (self._scratch.path if self._scratch else Path(settings.results_dir)) / settings.run_id
+        """Make all parts. root: the run's folder, which is held."""
+        ranks, place = self.ranks, place_of(run.torch_settings.device)
         if ranks.size > 1 and (reason := not_shared(run)):
             raise ConfigError(f"{reason}: {ranks.size} ranks cannot train it; start it without torchrun")
         if run.talks:  # before a game is started, which takes long and writes its log there
@@ -151,7 +169,7 @@ class Parts:
         try:
             self._begin(saved)
         except BaseException:
-            self.close()
+            self.collector.close()
             raise
 
     def _begin(self, saved: dict[str, Any] | None) -> None:
@@ -478,10 +496,9 @@ class Parts:
         return set().union(*self.ranks.gather(self.collector.in_play | self.league.staying))
 
     def close(self) -> None:
-        """End all games and their processes."""
-        self.collector.close()
-        if self._scratch is not None:
-            self._scratch.close()
+        """End all games and their processes, and let others into the folder."""
+        with self._kept:
+            self.collector.close()
 
 
 def _with_seed(run: RunFile, ranks: Ranks, resume: bool) -> RunFile:
