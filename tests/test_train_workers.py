@@ -172,12 +172,17 @@ def test_a_new_best_policy_leads_by_a_thousandth_over_a_hundred_episodes_after_a
     assert best_after(0.5 + 2**-11) == 0.5 and best_after(more) == more == best_after(0.4)
     parts.previous_seconds, parts.baselines.latest = 1000.0, {"random": 0.75}
     parts.save()
+    assert best_after(0.875) == 0.875  # and killed before the next checkpoint
     parts.close()
-    resumed = Run(run_file(tmp_path), resume=True)
+    for damaged in (False, True):
+        if damaged:
+            (trainee.folder / "best.npz").write_bytes(b"no policy")
+        resumed = Run(run_file(tmp_path), resume=True)
+        assert resumed.trainees[0].best == (more if damaged else 0.875)
+        resumed.close()
     (trainee,) = resumed.trainees
-    assert trainee.best == more and len(trainee.record.recent) == trainee.record.recent.maxlen == 100
+    assert len(trainee.record.recent) == trainee.record.recent.maxlen == 100
     assert resumed.wall_seconds > 1000.0 and resumed.baselines.latest == {"random": 0.75}
-    resumed.close()
 
 
 @pytest.mark.parametrize("mixes", ["true", "false"])

@@ -210,6 +210,10 @@ class RunFolder:
         )
         return [path for path in files if path not in self._own]
 
+    def owns(self, path: Path) -> bool:
+        """Whether palus wrote a file of the folder."""
+        return path in self._own
+
     def owned(self, pattern: str) -> list[Path]:
         """The files of its own that are there and match a pattern."""
         return [path for path in self.root.glob(pattern) if path in self._own]

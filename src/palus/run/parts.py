@@ -459,7 +459,7 @@ class Parts:
                 self.trainees[policy].learner.tune(with_numbers(self.trainees[policy].behavior, numbers))
             for trainee, (step, best, learner) in zip(known, learners, strict=True):
                 trainee.learner.load_state_dict(learner)
-                trainee.step, trainee.best = int(step), float(best)
+                trainee.step, trainee.best = int(step), self.saving.best_of(trainee, float(best))
             self.league.load_state_dict(state["league"])
             self.book.load_state_dict(state["book"])
             self._compare()

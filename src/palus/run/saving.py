@@ -170,6 +170,16 @@ class Saving:
             return
         trainee.best = score
 
+    def best_of(self, trainee: Trainee, saved: float) -> float:
+        """The best score of a learner that goes on. saved: of its checkpoint; best.npz may be newer, where the run was
+        killed."""
+        path = trainee.folder / "best.npz"
+        try:
+            kept = read_policy(path).metric if self.folder.owns(path) and path.is_file() else None
+        except CheckpointError:  # damaged; the next record replaces it
+            kept = None
+        return saved if kept is None or not math.isfinite(kept) else max(saved, kept)
+
     @property
     def exported(self) -> list[Trainee]:
         """Of every behavior its best main learner: the first among equals, and where nobody has a score."""
