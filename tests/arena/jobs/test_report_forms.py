@@ -96,6 +96,16 @@ def test_a_field_of_a_result_that_is_out_of_range_makes_a_false_report(
         from_json(with_result(job[1], **fields))
 
 
+@pytest.mark.parametrize("entropy", [-72.0, 1e30, float("nan"), "much"])
+def test_no_report_is_false_for_an_entropy_that_a_model_led_out_of_range(
+    job: tuple[Unit, UnitReport], entropy: object
+) -> None:
+    told = json.loads(body(job[1])["games"][0]["result"])["sides"]
+    taken = from_json(with_result(job[1], sides=[side | {"entropy": entropy} for side in told]))
+    assert isinstance(taken, UnitReport) and [side.entropy for side in taken.results[0].sides] == [None, None]
+    check_unit(job[0], taken)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -140,7 +150,9 @@ def test_what_validation_says_of_a_sound_model_has_this_form(job: tuple[Unit, Un
     verdict = vet(contender("ann/a", policy_model()), "SoccerTwos", patience=100.0)
     assert verdict.refusal is None
     report = ValidationReport(None, verdict.details, job[1])
-    assert to_json(from_json(json.loads(json.dumps(to_json(report))))) == to_json(report)
+    taken = from_json(json.loads(json.dumps(to_json(report))))
+    assert isinstance(taken, ValidationReport) and (taken.refusal, taken.details) == (None, verdict.details)
+    assert from_json(json.loads(json.dumps(to_json(taken)))) == taken and taken.trial is not None
 
 
 @pytest.mark.parametrize("schema", [SCHEMA - 1, SCHEMA + 1])

@@ -123,6 +123,12 @@ class Counting(Constant):
         return np.where(states[:, :1] < 9, self.row, np.nan), states + 1
 
 
+@pytest.mark.parametrize(("row", "verdict", "entropy"), [([1.0008, 0, 0], "draw", 0.0), ([5, 5, 5], "forfeit1", None)])
+def test_no_answer_of_a_model_leads_its_entropy_out_of_range(row: list[float], verdict: str, entropy: float | None):
+    (result,) = play_pairs(Constant("a", row * 3), idle(), 1, seed=3, legs=(1,))
+    assert (result.result, result.sides[0].entropy, result.sides[1].entropy) == (verdict, entropy, 0.0)
+
+
 def test_every_agents_memory_begins_empty_and_is_carried_through_its_match():
     results = play_pairs(Counting("ill", [1, 0, 0] * 3), RANDOM, 3, seed=0, num_parallel=4)
     assert [(r.result, r.duration_ticks) for r in results] == [("forfeit1", 45), ("forfeit2", 45)] * 3

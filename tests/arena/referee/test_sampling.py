@@ -50,6 +50,12 @@ def test_entropy_of_uniform_and_of_certainty():
     np.testing.assert_allclose(sampling.entropy(rows), [3 * np.log(3), 0.0], atol=1e-6)
 
 
+def test_no_entropy_is_negative_where_probabilities_add_up_to_more_than_one():
+    rows = np.float32([[1.0008, 0, 0] * 3, [5] * 9])
+    assert sampling.is_distribution(rows, SIZES).tolist() == [True, False]
+    assert sampling.entropy(rows).tolist() == [0.0, 0.0]
+
+
 def test_only_distributions_pass():
     good = [0.2, 0.5, 0.3, 0, 0, 1, 0.6, 0, 0.4]
     rows = np.float32([good, [np.nan, *good[1:]], [np.inf, *good[1:]], [-0.2, 0.9, *good[2:]], [0.5, *good[1:]]])

@@ -239,8 +239,8 @@ class _Wave:
         healthy[n[~good], self.team_of[agent[~good]]] = False
         choices = question.choices(answer, self.seeds[self.match_of], self.decision, self.terms.mode)
         actions[n, agent, : choices.shape[1]] = choices
-        index = (self.match_of[n], self.team_of[agent])
-        np.add.at(self.entropy_sum, index, sampling.entropy(answer))
+        index = (self.match_of[n[good]], self.team_of[agent[good]])
+        np.add.at(self.entropy_sum, index, sampling.entropy(answer[good]))
         np.add.at(self.entropy_rows, index, 1)
 
     def _give_verdict(self, n: int, verdict: tuple[Verdict, Cause], score: tuple[int, int] = (0, 0)) -> None:
@@ -272,8 +272,7 @@ class _Wave:
         player = self.terms.players[team if self.leg[match] == 0 else 1 - team]
         rows = int(self.entropy_rows[match, team])
         entropy = float(self.entropy_sum[match, team]) / rows if rows else None
-        finite = entropy is not None and np.isfinite(entropy)
-        return Side(Entity(player.sha256 or "", player.name), self.terms.mode, entropy if finite else None)
+        return Side(Entity(player.sha256 or "", player.name), self.terms.mode, entropy)
 
     def _compact(self) -> None:
         """Move the running matches into an environment of their number."""

@@ -37,8 +37,8 @@ POINTS = {"win1": 1.0, "win2": 0.0, "draw": 0.5, "forfeit1": 0.0, "forfeit2": 1.
 
 @dataclass(frozen=True)
 class Side:
-    """Who played one side. entropy: mean over its decisions and agents, nats summed over the action branches; None for
-    scripted bots and forfeits, and in records of old."""
+    """Who played one side. entropy: mean over the distributions that it answered, nats summed over the action branches;
+    None for who answered none, as scripted bots, and in what workers send and the log holds."""
 
     entity: Entity
     mode: Mode
@@ -118,6 +118,7 @@ class MatchResult:
 def checked(text: object) -> dict[str, Any]:
     """The fields of a result that a worker sent, for pydantic, which knows their ranges.
 
+    What a model's answers add up to is left out: nobody looks at it, and a model could lead it out of its range.
     Raises ValueError when it is none, or not as palus writes them; ArenaError when another palus wrote it.
     """
     if not isinstance(text, str) or len(text) > 200_000:
@@ -132,7 +133,10 @@ def checked(text: object) -> dict[str, Any]:
         raise ValueError(f"not a match record ({type(error).__name__})") from error
     if result.to_json() != text:
         raise ValueError("not a match record as palus writes it")
-    return asdict(result)
+    fields = asdict(result)
+    for side in fields["sides"]:
+        side["entropy"] = None
+    return fields
 
 
 @dataclass(frozen=True)

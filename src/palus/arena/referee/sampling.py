@@ -80,10 +80,10 @@ def could_be_best(probabilities: F32, sizes: tuple[int, ...], chosen: I32, slack
 
 
 def entropy(probabilities: F32) -> F64:
-    """Sum over branches of the entropy in nats: [rows]."""
+    """Sum over branches of the entropy in nats: [rows]. Not below 0, even where probabilities add up to more than 1."""
     p = np.maximum(probabilities.astype(np.float64), 0.0)
     terms = np.where(p > 0, -p * np.log(np.where(p > 0, p, 1.0)), 0.0)
-    result: F64 = terms.sum(axis=1)
+    result: F64 = np.maximum(terms.sum(axis=1), 0.0)
     return result
 
 
