@@ -253,6 +253,24 @@ def treacherous() -> Model:
     )
 
 
+def fragile(most: float) -> Model:
+    """Breaks its process where what an agent sees adds up to more than this, by a shape that it computes from it."""
+    model = stock()
+    for name, value in (("most", np.float32([most])), ("width", np.array([336])), ("any", np.array([-1]))):
+        weight(model, value, name)
+    return before_branches(
+        model,
+        helper.make_node("ReduceSum", ["x"], ["sum"], axes=[1], keepdims=1),
+        helper.make_node("Sub", ["sum", "most"], ["beyond"]),
+        helper.make_node("Relu", ["beyond"], ["excess"]),
+        helper.make_node("Cast", ["excess"], ["whole"], to=TensorProto.INT64),
+        helper.make_node("ReduceSum", ["whole"], ["off_by"], axes=[0, 1], keepdims=0),
+        helper.make_node("Add", ["width", "off_by"], ["wide"]),
+        helper.make_node("Concat", ["any", "wide"], ["shape"], axis=0),
+        helper.make_node("Reshape", ["x", "shape"], ["y"]),
+    )
+
+
 def amplified(order: str = "here") -> Model:
     """Multiplies the rounding of a sum by 30,000: in another order of summation, as elsewhere, it chooses otherwise."""
     model = stock(weight=1.0)

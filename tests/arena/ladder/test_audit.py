@@ -11,7 +11,7 @@ import pytest
 from arena_records import read_log, record, season, sha
 from code_that_runs import MODULE, Stranger
 from helpers import LAYOUT
-from hostile import gossip, stock, treacherous
+from hostile import fragile, gossip, stock, treacherous
 from small_run import policy_model
 from sqlalchemy import insert, select
 from typer.testing import CliRunner
@@ -185,6 +185,11 @@ def test_a_forfeit_is_believed_where_it_happens_again_and_only_there(tmp_path: P
     traitor = report_of(store, "w", contender("eve/t", treacherous()), house("random"))
     assert [(leg.result, leg.cause) for leg in traitor] == [("forfeit1", "non_finite"), ("forfeit2", "non_finite")]
     assert [verify_record(store, leg).ok for leg in traitor] == [True, True]
+    breaker = report_of(store, "w", contender("eve/f", fragile(72)), house("random"), seed=2)
+    assert [(leg.result, leg.cause) for leg in breaker] == [("forfeit1", "crash"), ("forfeit2", "crash")]
+    assert [verify_record(store, leg).ok for leg in breaker] == [True, True], "in one of the legs, which ended both"
+    alone = [verify_record(store, replace(leg, unit_id="alone")) for leg in breaker]
+    assert sorted(found.ok is True for found in alone) == [False, True] and not any(found.forged for found in alone)
     speaker = report_of(store, "w", contender("eve/g", gossip()), house("random"), seed=2)
     assert [(leg.result, leg.cause) for leg in speaker] == [("forfeit1", "invalid"), ("forfeit2", "invalid")]
     assert [verify_record(store, leg).ok for leg in speaker] == [True, True]

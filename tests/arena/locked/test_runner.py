@@ -19,6 +19,7 @@ from units import LIMITS, contender, house, unit
 
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.sandbox import LockedProcess, Sandbox
+from palus.arena.locked.witness import ask_again
 from palus.arena.models.policies import OnnxPlayer
 from palus.arena.models.rules import Limits
 from palus.arena.referee.actions import decode_actions, encode_actions, replay_match
@@ -117,6 +118,29 @@ def test_a_model_whose_agents_see_each_other_through_the_batch_is_found_while_it
     assert {r.cause for r in alone.results} <= {"goal", "time_limit"}
 
 
+def test_a_witness_asks_all_that_was_asked_in_the_match_with_the_same_rows_beside(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+):
+    asked, ask = set[tuple[Any, ...]](), LockedProcess.ask
+
+    def noted(self: LockedProcess, *question: Any) -> bytes:
+        asked.add(question)
+        return ask(self, *question)
+
+    monkeypatch.setattr(LockedProcess, "ask", noted)
+    plain = play_unit(unit(BASIC, EAGER, SHORT[1]), LIMITS, sandbox=sandbox, check_share=0.0)
+    unchecked = set(asked)
+    assert play_unit(unit(BASIC, EAGER, SHORT[1]), LIMITS, sandbox=sandbox) == plain
+    in_match = set(asked)
+    assert len(in_match - unchecked) > 3
+    for others in (False, True):  # who would not have chosen so is asked about rounding, too, which changes nothing
+        asked.clear()
+        for result, _, actions in (vars(match).values() for match in plain.matches):
+            turn = -1 if (result.leg == 2) != others else 1
+            ask_again("SoccerTwos", result.seed, result.leg, actions, (BASIC, EAGER)[::turn], "stochastic")
+        assert len(in_match) < len(asked) and in_match <= asked
+
+
 def test_two_models_that_fail_are_void(sandbox: Sandbox):
     outcome = play_unit(
         unit(contender("eve/one", hostile("loop")), contender("eve/two", b"junk")), LIMITS, sandbox=sandbox
@@ -144,7 +168,7 @@ def test_a_crash_in_the_middle_is_a_forfeit_of_that_side_and_leaves_nothing(
     assert [(r.result, r.cause) for r in outcome.results] == [("forfeit1", "crash"), ("forfeit2", "crash")]
     assert "SIGSEGV" in outcome.failures[0]
     for result, replay, actions in (vars(match).values() for match in outcome.matches):
-        assert len(decode_actions(actions, LAYOUT, 1000)) == 3
+        assert len(decode_actions(actions, LAYOUT, 1000)) == 1, "each leg is asked for itself"
         again = replay_match("SoccerTwos", result.seed, actions)
         assert (replay, again.state, again.ticks) == (b"", result.final_state, result.duration_ticks)
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)

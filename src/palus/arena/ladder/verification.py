@@ -6,9 +6,10 @@ Matches of games that do not repeat cannot be played again: what is left to chec
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from sqlalchemy import select
 
 from palus.arena.ladder.log import LogRecord, read_match
 from palus.arena.ladder.match_files import read_actions
@@ -21,6 +22,7 @@ from palus.arena.referee.result import PLAYED, Mode, verdict_of
 from palus.envs.recording import Recording
 from palus.errors import ArenaError, ReplayError, StorageError
 from palus.store import Store
+from palus.store.tables import matches
 
 
 @dataclass(frozen=True)
@@ -69,22 +71,62 @@ def verify_record(store: Store, record: LogRecord) -> Verification:
         replay = store.blobs.read(record.replay.sha256) if record.replay else b""
     except StorageError as error:
         return _unchecked(record, str(error))
-    return verify_actions(store, record, actions, replay)
+    return verify_actions(store, record, actions, replay, in_pair=True)
 
 
-def verify_actions(store: Store, record: LogRecord, actions: bytes, replay: bytes | None) -> Verification:
-    """`verify` for a match of a game that repeats, of the build that is here, with its action log at hand."""
+def verify_actions(
+    store: Store, record: LogRecord, actions: bytes, replay: bytes | None, *, in_pair: bool = False
+) -> Verification:
+    """`verify` for a match of a game that repeats, of the build that is here, with its action log at hand. in_pair:
+    whether the other leg of the log is of the same pair: one process answers in both, and may have failed in that one.
+    """
     try:
-        contenders = _contender(store, record.sides[0].entity), _contender(store, record.sides[1].entity)
+        again, said = _play_again(store, record, actions)
+        shown = decode_replay(replay, "its replay").recordings[0] if replay else None
     except StorageError as error:
         return _unchecked(record, str(error))
-    mode: Mode = "greedy" if record.sides[0].mode == "greedy" else "stochastic"
-    try:
-        again, said = ask_again(record.env, record.seed, actions, contenders, mode)
-        shown = decode_replay(replay, "its replay").recordings[0] if replay else None
     except ReplayError as error:
         return Verification(record.id, False, f"match {record.id} cannot be played again: {error}", forged=True)
-    return _judge(record, again, said, shown)
+    found = _judge(record, again, said, shown)
+    if found.ok is not False or not in_pair or not _has_failed_process(record):
+        return found
+    failed = _failed_beside(store, record)
+    both = [replace(own, healthy=own.healthy and not gone) for own, gone in zip(said, failed, strict=True)]
+    together = _judge(record, again, both, shown)
+    return together if together.ok else found
+
+
+def _play_again(store: Store, record: LogRecord, actions: bytes) -> tuple[Replayed, tuple[Testimony, ...]]:
+    """Raises StorageError when a model is not here, ReplayError."""
+    contenders = _contender(store, record.sides[0].entity), _contender(store, record.sides[1].entity)
+    mode: Mode = "greedy" if record.sides[0].mode == "greedy" else "stochastic"
+    return ask_again(record.env, record.seed, record.leg, actions, contenders, mode)
+
+
+def _has_failed_process(record: LogRecord) -> bool:
+    return record.result not in PLAYED and record.cause in ("timeout", "crash", "invalid")
+
+
+def _failed_beside(store: Store, record: LogRecord) -> tuple[bool, bool]:
+    """Whose process failed in the other leg of the pair at the decision at which this one ended: by side of this one,
+    blue first."""
+    beside = select(matches.c.id).where(matches.c.unit_id == record.unit_id, matches.c.id != record.id)
+    with store.read() as connection:
+        other = read_match(connection, connection.scalar(beside.limit(1)) or "")
+    if other is None or not _has_failed_process(other) or other.duration_ticks != record.duration_ticks:
+        return False, False
+    try:
+        again, said = _play_again(store, other, read_actions(store, other))
+    except (StorageError, ReplayError):
+        return False, False
+    if again.state != other.final_state or again.result is not None:
+        return False, False
+    at_fault = other.result != "forfeit2", other.result != "forfeit1"
+    blue, purple = (
+        fault and not own.healthy and own.failed not in ("", "engine")
+        for fault, own in zip(at_fault, said, strict=True)
+    )
+    return purple, blue  # the sides of this leg are the others
 
 
 def _judge(record: LogRecord, again: Replayed, said: Sequence[Testimony], shown: Recording | None) -> Verification:
@@ -117,7 +159,7 @@ def _judge(record: LogRecord, again: Replayed, said: Sequence[Testimony], shown:
             choices = sum(own.choices for own in said)
             sentence += f"; of {choices} choices {rounded} are the players' own only where sums are rounded otherwise"
         return Verification(record.id, True, sentence, rounded=rounded)
-    if ending is None and record.cause in ("timeout", "crash", "invalid"):
+    if ending is None and _has_failed_process(record):
         sentence = f"{told}; whose process failed then answers now, so the match does not count"
         return Verification(record.id, False, sentence)
     sentence = f"{told} after {record.duration_ticks} ticks, which is not how it ends when it is played again"

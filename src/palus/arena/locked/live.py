@@ -136,7 +136,7 @@ class LiveMatch:
                 actions[side] = player.act(self._env, team, np.zeros(1, np.int64))[0]
                 continue
             questions = questions_for(self._env, player, side[None], self._states)
-            for question, answer in zip(questions, ask(questions, self._states), strict=True):
+            for question, answer in zip(questions, ask(questions, self._states, np.zeros(1, np.int64)), strict=True):
                 if not question.answered_well(answer).all():
                     failure = self.contestants[team].failure if self.contestants else ""
                     said = failure or "it answers no action probabilities"

@@ -21,6 +21,7 @@ from palus.arena.referee.games import env_build, layout_of, playable_game
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.recorder import Film, Recorder
 from palus.arena.referee.result import MatchResult
+from palus.arena.referee.sampling import pair_seeds
 from palus.envs.recording import Recording
 from palus.types import AnyArray, GameSpec
 from palus.video import VideoEncoder
@@ -45,8 +46,9 @@ def play_unit(
     """
     game = playable_game(unit.env)
     limits, sandbox = limits or Limits(cpu_s=game.cpu_s), sandbox or shared_sandbox()
+    (seed,) = pair_seeds(unit.seed, 1).tolist()
     opened = open_contestants(
-        unit.env, unit.contenders, limits, sandbox, params=unit.params, check_share=check_share, seed=unit.seed
+        unit.env, unit.contenders, limits, sandbox, params=unit.params, check_share=check_share, seed=seed
     )
     recorder, videos = Recorder(), [io.BytesIO(), io.BytesIO()]
     with opened as (first, second), contextlib.ExitStack() as stack:

@@ -21,7 +21,7 @@ from palus.types import F32, AnyArray
 
 ROWS = 200
 BATCH = 4
-"""Rows per call in a mirrored pair of SoccerTwos: two agents in each of two games."""
+"""Rows of a call that is timed, and at least of one that checks a model in a match."""
 _TIMED_ROUNDS, _CALLS_PER_ROUND, _ROUND_LIMIT_S = 5, 200, 1.0
 _HOPELESS = 5
 """A policy this many times too slow is not asked further."""

@@ -8,6 +8,7 @@ against it, and there is never doubt whose process it was.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,8 +22,8 @@ from palus.arena.models.players import Player, built_in, team_of
 from palus.arena.models.policies import Observations, played_behaviors
 from palus.arena.models.rules import Limits
 from palus.arena.referee.games import playable_game, source_of
-from palus.arena.referee.result import Cause, MatchResult, Verdict
-from palus.types import F32, AnyArray, BehaviorSpec, Bool, GameSpec
+from palus.arena.referee.result import Cause, MatchResult, Verdict, short_digest
+from palus.types import F32, I64, AnyArray, BehaviorSpec, Bool, GameSpec
 
 EARLIER_ROWS = 32
 """Observations that are kept to be asked again."""
@@ -33,8 +34,7 @@ class Contestant:
 
     spec: of the game. player: for the referee. isolation: what holds the models in, "" for none. cause, failure: why
     they no longer answer, and a sentence about it. check_share, check_seed: of the decisions at which models are
-    checked; the seed draws them and the questions, so that the same match is checked in the same way again. A model
-    learns of neither.
+    checked; the seed draws them and the questions. A model learns of neither.
     """
 
     def __init__(
@@ -107,9 +107,12 @@ class Contestant:
 class RemotePlayer:
     """The model of one behavior in a contestant's process, as a player.
 
-    At some decisions it is asked again, with one row as it was and rows of earlier decisions beside it. A policy whose
-    agents do not see each other through the batch answers that row as before. Only the first answers are played, so
-    that results are the same with these questions and without.
+    In a match it is asked again at some decisions, with one row as it was and rows of earlier decisions beside it. A
+    policy whose agents do not see each other through the batch answers that row as before. Only the first answers are
+    played, so that results are the same with these questions and without.
+
+    What it is asked depends on the match alone: no row of another is beside, and at each decision draws begin anew. So
+    whoever asks the same match again, with the same share of checks or a larger one, asks all that was asked in it.
     """
 
     def __init__(
@@ -121,30 +124,47 @@ class RemotePlayer:
         self._contestant, self._number = contestant, number
         self._rows = Rows(behavior, state_size)
         self._width = sum(behavior.branches)
-        self._share, self._rng = contestant.check_share, np.random.default_rng(contestant.check_seed)
-        self._earlier = np.zeros((0, self._rows.question_bytes), np.uint8)
+        self._earlier: dict[int, AnyArray] = {}
+        self._decisions = Counter[int]()
 
     def answer(self, observations: Observations, states: F32, masks: Bool | None = None) -> tuple[F32, F32]:
-        """As `Player.answer`, NaN once the process has failed."""
+        """As `ModelPlayer.answer`, NaN once the process has failed. What is asked here changes no check in a match."""
+        answer = self._ask(self._rows.pack(observations, states, masks))
+        return answer[:, : self._width], answer[:, self._width :]
+
+    def answer_matches(
+        self, observations: Observations, states: F32, masks: Bool | None, matches: I64
+    ) -> tuple[F32, F32]:
+        """As `MatchwisePlayer.answer_matches`, NaN in all of them once the process or a check has failed."""
         questions = self._rows.pack(observations, states, masks)
-        answer = self._ask(questions)
-        if self._share:
-            answer = self._checked(questions, answer)
+        answer = np.empty((len(questions), self._width + self.state_size), np.float32)
+        for match in dict.fromkeys(matches.tolist()):
+            own = matches == match
+            answer[own] = self._ask(questions[own])
+            if self._contestant.check_share:
+                self._check(match, questions[own], answer[own])
+        if self._contestant.cause is not None:
+            answer[:] = np.nan
         return answer[:, : self._width], answer[:, self._width :]
 
     def _ask(self, questions: AnyArray) -> F32:
         return self._contestant.ask(self._number, questions, self._width + self.state_size)
 
-    def _checked(self, questions: AnyArray, answer: F32) -> F32:
-        if len(self._earlier) and self._rng.random() < self._share:
-            kept = int(self._rng.integers(len(questions)))
-            others = self._earlier[self._rng.integers(0, len(self._earlier), max(len(questions), BATCH))]
+    def _check(self, match: int, questions: AnyArray, answer: F32) -> None:
+        """Perhaps ask one of these rows again. questions, answer: of the match's next decision."""
+        earlier = self._earlier.get(match, questions[:0])
+        key = (*self._contestant.check_seed, self._number, match, self._decisions[match])
+        # Drawn by a hash, because to begin a generator takes longer than a small model's answer.
+        drawn = int(short_digest(key), 16)
+        if drawn < self._contestant.check_share * 2**64 and len(earlier):
+            rng = np.random.default_rng(drawn)
+            kept = int(rng.integers(len(questions)))
+            others = earlier[rng.integers(0, len(earlier), max(len(questions), BATCH))]
             others[kept] = questions[kept]
             if np.abs(self._ask(others)[kept] - answer[kept]).max() > ALIKE:
                 self._contestant.fail("invalid", "it answers an observation differently when others are asked with it")
-                answer = np.full_like(answer, np.nan)
-        self._earlier = np.concatenate([self._earlier, questions])[-EARLIER_ROWS:]
-        return answer
+        self._earlier[match] = np.concatenate([earlier, questions])[-EARLIER_ROWS:]
+        self._decisions[match] += 1
 
 
 @contextlib.contextmanager
@@ -158,11 +178,11 @@ def open_contestants(
     check_share: float = 0.0,
     seed: int = 0,
 ) -> Iterator[list[Contestant]]:
-    """Seats of these contenders for a match of a game; leaving the context ends their processes.
+    """Seats of the two of a pair for its matches, the first of them first; leaving the context ends their processes.
 
-    check_share, seed: of `Contestant`; of a filmed game nothing is checked, as nobody could tell later, without
-    a log of actions, whether a check that failed would fail again. Raises ArenaError for a game or a built-in player
-    that there is not, EnvError when the game is not installed here.
+    check_share: of `Contestant`.   seed: of the matches, by which they are checked. Of a filmed game nothing is
+    checked, as nobody could tell later, without a log of actions, whether a check that failed would fail again. Raises
+    ArenaError for a game or a built-in player that there is not, EnvError when the game is not installed here.
     """
     game = playable_game(env)
     for contender in contenders:
@@ -171,9 +191,9 @@ def open_contestants(
     spec = source_of(env, params).spec
     with contextlib.ExitStack() as stack:
         contestants = []
-        for side, contender in enumerate(contenders):
+        for place, contender in enumerate(contenders):
             share = 0.0 if game.filmed else check_share
-            contestants.append(Contestant(contender, spec, limits, sandbox, share, (seed, side)))
+            contestants.append(Contestant(contender, spec, limits, sandbox, share, (seed, place)))
             stack.callback(contestants[-1].close)
         yield contestants
 

@@ -9,7 +9,7 @@ processor computed them: a choice that is not the one drawn here is its own no f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -56,16 +56,19 @@ class Testimony:
 
 
 def ask_again(
-    env_id: str, seed: int, actions: bytes, contenders: tuple[Entity, Entity], mode: Mode
+    env_id: str, seed: int, leg: int, actions: bytes, contenders: tuple[Entity, Entity], mode: Mode
 ) -> tuple[Replayed, tuple[Testimony, ...]]:
     """Play a match again and ask both players at every decision. contenders: blue first, as what comes back.
 
-    Raises ReplayError and ArenaError as `replay_match` does.
+    They are asked all that they were asked when it was played, the same rows together, and checked at every decision:
+    what a check found then is found again. Raises ReplayError and ArenaError as `replay_match` does.
     """
     limits = Limits(cpu_s=playable_game(env_id).cpu_s)
-    # Checked all the time: what was found now and then is found again.
-    with open_contestants(env_id, contenders, limits, shared_sandbox(), check_share=1.0, seed=seed) as contestants:
-        witness = _Asking([contestant.player for contestant in contestants], np.array([seed]), mode)
+    turn = 1 if leg == 1 else -1  # the first of the pair is blue in leg 1 alone
+    opened = open_contestants(env_id, contenders[::turn], limits, shared_sandbox(), check_share=1.0, seed=seed)
+    with opened as seated:
+        contestants = seated[::turn]
+        witness = _Asking([contestant.player for contestant in contestants], np.array([seed]), mode, leg - 1)
         again = replay_match(env_id, seed, actions, witness)
         for side, contestant in zip(witness.sides, contestants, strict=True):
             side.failed = contestant.cause or ""
@@ -74,12 +77,13 @@ def ask_again(
 
 @dataclass
 class _Asking:
-    """A `Witness` that asks the players: blue first. elsewhere: what they remember where all of it is rounded otherwise
-    at every decision: it may lead them away, however little each answer is moved."""
+    """A `Witness` that asks the players: blue first. match: its number in its pair. elsewhere: what they remember where
+    all of it is rounded otherwise at every decision: it may lead them away, however little each answer is moved."""
 
     players: list[Player]
     seeds: I64
     mode: Mode
+    match: int = 0
     states: F32 = field(init=False)
     elsewhere: F32 = field(init=False)
     sides: tuple[Testimony, ...] = field(default_factory=lambda: (Testimony(), Testimony()))
@@ -106,7 +110,7 @@ class _Asking:
         player = self.players[side]
         assert not isinstance(player, Bot)
         questions = questions_for(env, player, (own & env.active[0])[None], self.states)
-        answers = ask(questions, self.states)
+        answers = ask(questions, self.states, np.array([self.match]))
         good = [bool(q.answered_well(answer).all()) for q, answer in zip(questions, answers, strict=True)]
         self.sides[side].healthy = all(good)
         if choice is None:
@@ -127,8 +131,9 @@ class _Asking:
         """By how much a probability differs for what a player remembers elsewhere."""
         if not q.member.state_size:
             return 0.0
-        remembered = self.elsewhere[q.n, q.agent, : q.member.state_size]
-        (other,) = ask([replace(q, states=rounded(np.random.default_rng(decision), remembered))], self.elsewhere)
+        own = q.n, q.agent, slice(q.member.state_size)
+        remembered = rounded(np.random.default_rng(decision), self.elsewhere[own])
+        other, self.elsewhere[own] = q.member.answer(q.seen, remembered, q.masks)
         return float(np.abs(other - answer).max())
 
     def _rounded(

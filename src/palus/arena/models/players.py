@@ -11,14 +11,14 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from palus import envs
 from palus.arena.models.policies import Observations, OnnxPlayer, RandomPlayer, played_behaviors
 from palus.envs.arena_game import BotAct
 from palus.errors import ModelError
 from palus.files import digest_of
-from palus.types import F32, Bool, GameSpec
+from palus.types import F32, I64, Bool, GameSpec
 
 
 class ModelPlayer(Protocol):
@@ -37,6 +37,16 @@ class ModelPlayer(Protocol):
         observations: name -> [rows, *shape].   states: [rows, S], zeros when a match begins.   masks: [rows,
         sum(branches)], True where a choice is allowed; None where every one is. Each row is independent of the others.
         """
+
+
+@runtime_checkable
+class MatchwisePlayer(ModelPlayer, Protocol):
+    """One that is asked match by match, so that what it is asked in one does not depend on the others beside it."""
+
+    def answer_matches(
+        self, observations: Observations, states: F32, masks: Bool | None, matches: I64
+    ) -> tuple[F32, F32]:
+        """As `answer`, at the next decision of these matches. matches: [rows] the number of each row's."""
 
 
 @dataclass(frozen=True)

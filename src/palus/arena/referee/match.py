@@ -218,8 +218,9 @@ class _Wave:
             else:
                 work.append(questions_for(self.env, player, slots, self.states))
         # Two players think at the same time: onnxruntime and numpy release the interpreter while they multiply.
-        waiting = [helper.submit(ask, questions, self.states) for questions in work[1:]]
-        answers = [ask(questions, self.states) for questions in work[:1]] + [w.result() for w in waiting]
+        matches = self.number[self.match_of]
+        waiting = [helper.submit(ask, questions, self.states, matches) for questions in work[1:]]
+        answers = [ask(questions, self.states, matches) for questions in work[:1]] + [w.result() for w in waiting]
         for question, answer in zip(chain(*work), chain(*answers), strict=True):
             self._take_answer(question, answer, actions, probabilities, healthy)
         return actions, probabilities, healthy

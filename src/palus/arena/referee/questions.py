@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from palus.arena.models.players import Bot, ModelPlayer, Player, Team, member_for
+from palus.arena.models.players import Bot, MatchwisePlayer, ModelPlayer, Player, Team, member_for
 from palus.arena.referee import sampling
 from palus.arena.referee.result import Mode
 from palus.envs.protocol import MultiAgentEnv, observe_slots
@@ -66,14 +66,17 @@ def memory_of(players: Sequence[Player], num_matches: int, spec: GameSpec) -> F3
     return np.zeros((num_matches, spec.num_agents, size), np.float32)
 
 
-def ask(questions: Sequence[Question], states: F32) -> list[F32]:
+def ask(questions: Sequence[Question], states: F32, matches: I64) -> list[F32]:
     """The answers, one question after the other: who plays several behaviors may do so in one process.
 
-    states: [N, P, S], where what is remembered from now on is written.
+    states: [N, P, S], where what is remembered from now on is written. matches: [N] number of the match in each slot.
     """
     answers = []
     for q in questions:
-        answer, after = q.member.answer(q.seen, q.states, q.masks)
+        if isinstance(q.member, MatchwisePlayer):
+            answer, after = q.member.answer_matches(q.seen, q.states, q.masks, matches[q.n])
+        else:
+            answer, after = q.member.answer(q.seen, q.states, q.masks)
         states[q.n, q.agent, : q.member.state_size] = after
         answers.append(answer)
     return answers
