@@ -135,6 +135,22 @@ def test_a_cell_is_believed_as_far_as_its_games_leave_room() -> None:
         assert field.sd[0, 3] == pytest.approx(field.cyclic), "of those who never met nothing is known beside it"
 
 
+def test_strengths_so_far_apart_that_a_share_rounds_to_all_leave_every_cell_finite() -> None:
+    """7,000 points: the weaker one's share of the imaginary game is 3e-18, and what is seen is what was expected."""
+    matrix = nash.WinMatrix(np.array([[0.0, 6], [6, 0]]), np.array([[0.0, 6], [0, 0]]))
+    field = nash.believed(matrix, np.array([3500.0, -3500.0]))
+    expected = np.log(10) / 400 * 7000
+    np.testing.assert_allclose(field.advantage, [[0, expected], [-expected, 0]])
+    assert np.isfinite(field.sd).all()
+    assert nash.equilibrium(field.advantage).weights.tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("gap", [1e20, np.inf, np.nan])
+def test_a_matrix_that_no_solver_takes_raises_one_error(gap: float) -> None:
+    with pytest.raises(np.linalg.LinAlgError, match="no equilibrium of 2 players"):
+        nash.any_equilibrium(np.array([[0.0, gap], [-gap, 0.0]]))
+
+
 @pytest.mark.parametrize(("sd", "span"), [(60.0, [[0, 1], [0, 1]]), (20.0, [[1, 1], [0, 0]])])
 def test_how_unsure_strengths_are_is_how_unsure_the_equilibrium_is(sd: float, span: list[list[float]]) -> None:
     """A gap of 100 points, with a deviation of 85 or of 28."""

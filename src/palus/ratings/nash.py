@@ -103,7 +103,8 @@ def believed(matrix: WinMatrix, strength: F64, phi: float = 1.0) -> Believed:
     i, j = np.nonzero(np.triu(matrix.played, 1))
     # One imaginary game that went as expected keeps the odds finite.
     share = 1.0 / (1.0 + np.exp(-expected[i, j]))
-    won, lost = matrix.points[i, j] + share, matrix.points[j, i] + 1.0 - share
+    rest = np.where(share < 1.0, 1.0 - share, np.exp(-expected[i, j]))  # from 6,400 points on, share is rounded to 1
+    won, lost = matrix.points[i, j] + share, matrix.points[j, i] + rest
     deviation = np.log(won / lost) - expected[i, j]
     variance = phi * (1.0 / won + 1.0 / lost)
     weight = 1.0 / variance
@@ -247,6 +248,8 @@ def any_equilibrium(advantage: F64) -> F64:
     from scipy.optimize import linprog
 
     n = len(advantage)
+    if not np.isfinite(advantage).all():
+        raise np.linalg.LinAlgError(f"no equilibrium of {n} players: log odds that are no numbers")
     found = linprog(np.zeros(n), A_ub=advantage, b_ub=np.zeros(n), A_eq=np.ones((1, n)), b_eq=[1.0], method="highs")
     if not found.success:
         raise np.linalg.LinAlgError(f"no equilibrium of {n} players found: {found.message}")

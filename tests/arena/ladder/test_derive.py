@@ -14,9 +14,9 @@ import pytest
 from arena_records import dump, published, record, season, sha, side
 from sqlalchemy import insert, text, update
 
-from histories import arrange, variance_of_gaps
+from histories import add_history, arrange, variance_of_gaps
 from palus.arena.ladder import refresh
-from palus.arena.ladder.derive import variance_of_gap
+from palus.arena.ladder.derive import field_row, fit_games, variance_of_gap
 from palus.arena.ladder.discovery import Entry, Sweep
 from palus.arena.ladder.entries import decide, take_in
 from palus.arena.ladder.field_picture import Ledger, take_picture
@@ -116,6 +116,17 @@ def test_ratings_that_cannot_be_computed_again_cost_no_play_statistics(
     monkeypatch.undo()
     Refresher(store, SETTINGS).recompute()
     assert dump(store) == grown
+
+
+def test_a_field_that_defeats_the_solver_is_published_without_an_equilibrium(caplog: pytest.LogCaptureFixture) -> None:
+    pairs = [("ann/a", "bob/b"), ("cy/c", "dee/d")]
+    fitted = fit_games(add_history(Played(k, f"{k}", f"{k // 2}", *pairs[k % 2], 1.0) for k in range(8)), 8)
+    known = json.loads(field_row(ENV, fitted, FOUR, 0)["summary"])
+    apart = replace(fitted, fit=replace(fitted.fit, strength=np.array([1e20, 1e20, -1e20, -1e20])))
+    lost = json.loads(field_row(ENV, apart, FOUR, 0)["summary"])
+    assert known["support"] and known["skill"]
+    assert lost == known | {"support": [], "skill": {}}
+    assert "published without an equilibrium" in caplog.text
 
 
 def test_recomputing_fills_the_tables_of_games_that_are_not_played_any_more(tmp_path: Path) -> None:

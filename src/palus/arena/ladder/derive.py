@@ -7,6 +7,7 @@ the derived tables is `palus.arena.ladder.refresh`.
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,11 +20,22 @@ from palus.ratings.bradley_terry import DISPLAY_BASE, Fit
 from palus.ratings.connections import loose_groups, separate_groups
 from palus.ratings.cycles import cycles
 from palus.ratings.interval import Z_95
-from palus.ratings.nash import IN_SUPPORT, believed, equilibrium, plausible, unexplained, win_matrix
+from palus.ratings.nash import (
+    IN_SUPPORT,
+    Believed,
+    Equilibrium,
+    believed,
+    equilibrium,
+    plausible,
+    unexplained,
+    win_matrix,
+)
 from palus.ratings.online import Online
 from palus.ratings.sums import Sums
 from palus.store.derived import Standing
 from palus.types import F64
+
+logger = logging.getLogger(__name__)
 
 DECIMALS = 6
 """Digits that are published: a million times finer than any interval, coarser than how libraries round."""
@@ -138,8 +150,7 @@ def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int)
     matrix = win_matrix(among.cells(), len(among))
     place = [i for i, name in enumerate(names) if name in frozenset(best)]
     belief = believed(matrix, fit.strength[place], fit.phi)
-    balance = equilibrium(belief.advantage)
-    span = plausible(belief, fit.joint[np.ix_(place, place)])
+    balance, span = _balance(env, belief, fit.joint[np.ix_(place, place)])
     rest = unexplained(matrix, fit.phi)
     summary = {
         "support": [
@@ -147,7 +158,11 @@ def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int)
             for i, (weight, (low, high)) in enumerate(zip(balance.weights, span, strict=True))
             if weight > IN_SUPPORT or high > LISTED
         ],
-        "skill": {name: published(points) for name, points in zip(among.names, balance.points, strict=True)},
+        "skill": {
+            name: published(points)
+            for name, points in zip(among.names, balance.points, strict=True)
+            if not math.isnan(points)
+        },
         "unexplained_share": published(rest.share),
         "unexplained_by_chance": published(rest.by_chance),
         "cycles": [
@@ -174,6 +189,17 @@ def field_row(env: str, fitted: Fitted, board: Collection[str], annulments: int)
         "intervals_seq": fitted.upto_seq,
         "covariance": packed(fit.joint) if small else None,
     }
+
+
+def _balance(env: str, belief: Believed, covariance: F64) -> tuple[Equilibrium, F64]:
+    """The equilibrium and its weights' intervals. Where rounding defeats the solver nobody has a weight, and skills are
+    NaN: ratings go on without."""
+    try:
+        return equilibrium(belief.advantage), plausible(belief, covariance)
+    except np.linalg.LinAlgError as fault:
+        logger.warning("%s: published without an equilibrium: %s", env, fault)
+        n = len(belief.advantage)
+        return Equilibrium(np.zeros(n), np.full(n, np.nan)), np.zeros((n, 2))
 
 
 def packed(covariance: F64) -> bytes:
