@@ -228,7 +228,31 @@ def test_a_new_model_and_new_matches_appear_without_a_reload(visit: Callable[[st
         tab.page.wait_for_selector("[aria-label='Newest matches'] tbody tr:nth-child(4)")
         assert tab.page.evaluate("window.stayed") is True
         assert tab.complaints == []
+        # Out of sight for a while, and then refused by the server once.
+        tab.page.clock.install()
+        tab.page.evaluate("window.dispatchEvent(new Event('pagehide'))")
+        arena.add_entry("cy/three")
+        arena.play("cy/three", "ada/one", "win1", "win2")
+        arena.rate()
+        tab.page.route("**/events", lambda route: route.fulfill(status=503), times=1)
+        with tab.page.expect_response("**/events"):
+            tab.page.evaluate("window.dispatchEvent(new Event('pageshow'))")
+        tab.page.clock.run_for(29_000)
+        assert tab.texts(".live") == ["Not live"]
+        tab.page.clock.run_for(2_000)
+        tab.page.wait_for_selector(".live.on")
+        tab.page.clock.run_for(2_000)
+        tab.page.wait_for_selector("[aria-label='Ranking'] th:has-text('three')")
+        assert tab.page.locator("[aria-label='Newest matches'] tbody tr").count() == 6
     store.close()
+
+
+def test_an_answer_that_is_none_is_told(visit: Callable[[str], Tab], site: str) -> None:
+    tab = visit(f"{site}/analytics")
+    tab.page.route("**/leaderboard/*", lambda route: route.fulfill(body='{"rows": ['))
+    tab.open(site)
+    assert tab.texts("[role=alert] p") == ["The answer broke off, or is not the arena's. Try again in a moment."]
+    assert tab.complaints == []
 
 
 def test_the_board_moves_under_the_focus_and_leaves_it_where_it_is(visit: Callable[[str], Tab], tmp_path: Path) -> None:

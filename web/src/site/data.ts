@@ -22,12 +22,11 @@ export function path(...parts: string[]): string {
 
 /** The JSON at a path such as `leaderboard/SoccerTwos`. Throws LoadError with a sentence for the reader. */
 export async function load<T>(where: string): Promise<T> {
-  const response = await request(`${base}/${where}${isExport ? ".json" : ""}`);
-  return (await response.json()) as T;
+  return request(`${base}/${where}${isExport ? ".json" : ""}`, (response) => response.json() as Promise<T>);
 }
 
 export async function loadBytes(url: string): Promise<Uint8Array<ArrayBuffer>> {
-  return new Uint8Array(await (await request(url)).arrayBuffer());
+  return new Uint8Array(await request(url, (response) => response.arrayBuffer()));
 }
 
 export function replayUrl(match: string): string {
@@ -42,18 +41,19 @@ export const eventsUrl = `${base}/events`;
 
 /** The bytes that the server makes when it is asked to do something. */
 export async function ask(where: string): Promise<Uint8Array<ArrayBuffer>> {
-  return new Uint8Array(await (await request(`${base}/${where}`, { method: "POST" })).arrayBuffer());
+  return new Uint8Array(await request(`${base}/${where}`, (response) => response.arrayBuffer(), { method: "POST" }));
 }
 
-async function request(url: string, options: RequestInit = {}): Promise<Response> {
-  let response: Response;
+async function request<T>(url: string, read: (response: Response) => Promise<T>, options: RequestInit = {}): Promise<T> {
+  let response: Response | null = null;
   try {
     response = await fetch(url, options);
+    if (response.ok) return await read(response);
   } catch {
-    throw new LoadError("The arena does not answer. Is it running? Try again in a moment.", 0);
+    const fault = response ? "The answer broke off, or is not the arena's." : "The arena does not answer. Is it running?";
+    throw new LoadError(`${fault} Try again in a moment.`, 0);
   }
-  if (!response.ok) throw new LoadError(await faultOf(response), response.status);
-  return response;
+  throw new LoadError(await faultOf(response), response.status);
 }
 
 async function faultOf(response: Response): Promise<string> {

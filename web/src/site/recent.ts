@@ -67,11 +67,14 @@ export class RecentList {
     this.list.show(this.matches);
   }
 
-  add(match: MatchSummary): void {
-    if (this.matches.some((known) => known.id === match.id)) return;
-    this.matches = [match, ...this.matches].slice(0, MOST);
+  /** Matches in any order, known or not. */
+  add(...matches: readonly MatchSummary[]): void {
+    const known = new Set(this.matches.map(({ id }) => id));
+    const fresh = matches.filter(({ id }) => !known.has(id));
+    if (!fresh.length) return;
+    this.matches = [...fresh, ...this.matches].sort((a, b) => b.seq - a.seq).slice(0, MOST);
     this.arrived.clear();
-    this.arrived.add(match.id);
+    for (const { id } of fresh) this.arrived.add(id);
     this.list.show(this.matches);
   }
 }

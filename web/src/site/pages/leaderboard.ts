@@ -49,6 +49,7 @@ listen(
     if (event.type !== "match") refresh();
   },
   (on) => shell.connected(on),
+  refresh,
 );
 
 /** Who stands on the board, and who does not. */
@@ -147,7 +148,10 @@ class LeaderboardPage {
   /** A board that cannot be loaded now is left as it is; the next event asks again. */
   async refresh(): Promise<void> {
     try {
-      this.models = await loadModels(this.env);
+      const recent = load<RecentMatches>(path("recent", this.env));
+      const [models, { matches }] = await Promise.all([loadModels(this.env), recent]);
+      this.models = models;
+      this.latest.add(...matches);
     } catch (error) {
       if (error instanceof LoadError) return;
       throw error;

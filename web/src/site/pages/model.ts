@@ -34,6 +34,7 @@ void fill(shell.content, async () => show(await get())).then((found) => {
       if (event.type === "entry" && event.repo === repo) refresh();
     },
     (on) => shell.connected(on),
+    refresh,
   );
   window.setInterval(() => !document.hidden && isPending(current) && refresh(), REFRESH_MS);
 });

@@ -22,7 +22,7 @@ void fill(shell.content, async () => {
   return page.build();
 }).then((shown) => {
   if (!shown) return;
-  listen(refresh, (on) => shell.connected(on));
+  listen(refresh, (on) => shell.connected(on), refresh);
   window.setInterval(() => !document.hidden && refresh(), REFRESH_MS);
 });
 
