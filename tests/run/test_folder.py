@@ -2,12 +2,14 @@
 
 import json
 import pickle
+import sys
 import zipfile
 
 import numpy as np
 import pytest
 import torch
 
+from full_disk import at_most
 from palus.errors import CheckpointError, StorageError
 from palus.run.folder import RunFolder
 
@@ -195,6 +197,26 @@ def test_a_list_from_elsewhere_points_at_nothing_outside_the_folder(folder, tmp_
     folder.checkpoint.write_bytes(b"theirs")
     RunFolder(folder.root, ["Game"]).clear()
     assert everything(tmp_path) == {"precious", "work/thesis.txt"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no file size limits on Windows")
+def test_a_line_that_a_full_disk_cut_is_no_file_s_name_and_spoils_no_other_line(folder):
+    first, listed = folder.own(folder.of("Game") / "snapshots" / "snapshot-00000.npz"), folder.root / ".palus-files"
+
+    def cut():
+        full = len(listed.read_bytes()) + len("Game/")
+        with at_most(full), pytest.raises(StorageError, match=r"\.palus-files: could not be written"):
+            folder.own(folder.of("Game") / "Game-5000.onnx")
+        assert listed.read_text().splitlines()[-1] == "Game/"  # which is a folder
+
+    cut()
+    folder.own(folder.checkpoint).write_bytes(b"x")
+    assert listed.read_text().splitlines() == [first.relative_to(folder.root).as_posix(), "Game/checkpoint.pt"]
+    cut()
+    again = RunFolder(folder.root, ["Game"])
+    again.refuse_existing(force=True)
+    again.clear()
+    assert everything(folder.root) == set()
 
 
 def test_a_behavior_from_elsewhere_is_no_path_out_of_the_folder(folder):

@@ -66,8 +66,12 @@ class OwnFiles:
         if name not in self._names:
             try:
                 self.root.mkdir(parents=True, exist_ok=True)
-                with self._list.open("a", encoding="utf-8") as file:
-                    file.write(f"{name}\n")
+                with self._list.open("a+b") as file:
+                    file.seek(0)
+                    data = file.read()
+                    if not data.endswith(b"\n"):  # a full disk took half a line
+                        file.truncate(len(_whole(data)))
+                    file.write(f"{name}\n".encode())
             except OSError as error:
                 raise StorageError(
                     f"{self._list}: could not be written ({error.strerror or error}); "
@@ -107,10 +111,15 @@ class OwnFiles:
         return path.relative_to(self.root).as_posix()
 
 
+def _whole(data: bytes) -> bytes:
+    """The lines that were written to their end."""
+    return data[: data.rfind(b"\n") + 1]
+
+
 def _read(file: Path) -> list[str]:
     """The lines that name something below the folder: a copied list cannot point out of it."""
     try:
-        lines = file.read_text("utf-8", errors="replace").splitlines()
+        lines = _whole(file.read_bytes()).decode("utf-8", errors="replace").splitlines()
     except OSError:
         return []
     names = [PurePosixPath(line) for line in lines if line]
