@@ -194,3 +194,11 @@ def locked(file: IO[str] | int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def locked_if_it_can_be(file: IO[str] | int) -> bool | None:
+    """The same, but None where the file system has no locks, so that nobody is kept out."""
+    try:
+        return locked(file)
+    except OSError:
+        return None

@@ -1,5 +1,6 @@
 """Stopping and continuing equals never stopping; crashes and full disks lose nothing."""
 
+import errno
 import math
 import os
 import pty
@@ -17,6 +18,7 @@ import torch
 import palus.files
 from palus.config import load_run
 from palus.errors import CheckpointError, ModelError, StorageError
+from palus.launch.apart import claimed
 from palus.league.exchange import Berth
 from palus.run.folder import RunFolder
 from palus.run.session import HEARD, interruptible
@@ -133,6 +135,22 @@ def test_nobody_goes_on_from_a_run_or_replaces_it_from_before_it_is_loaded_until
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     for _ in range(2):
         learner_of(run)
+
+
+def test_a_run_whose_file_system_has_no_locks_trains_and_says_so(tmp_path, monkeypatch):
+    """As Lustre's without `-o flock`."""
+
+    def flock(*_):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    lines = []
+    with closing(Run(debug_run(tmp_path), log=lambda level, text: lines.append((level, text)))) as parts:
+        parts.save()
+    with claimed(tmp_path) as free:
+        assert free
+    told = [text for level, text in lines if level == "WARNING"]
+    assert told == [f"{tmp_path / 'debug'}: its file system has no locks; see to it that no other run trains in it."]
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"not a checkpoint", lambda b: b""])

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from palus.config import RunFile
 from palus.errors import CheckpointError, DivergenceError, PalusError, StorageError, SupersededError
-from palus.files import locked
+from palus.files import locked_if_it_can_be
 from palus.league.exchange import Berth
 from palus.league.records import beginning, home
 from palus.run.mirror import restored
@@ -137,10 +137,19 @@ def _serve() -> None:
 
 @contextmanager
 def claimed(folder: Path, patience_s: float = 0.0) -> Iterator[bool]:
-    """Whether nobody trains in a folder, so long after at most; nobody begins to while the block runs."""
-    with (folder / LOCK).open("a") as file:
+    """Whether nobody trains in a folder, so long after at most; nobody begins to while the block runs.
+
+    A file system without locks has nobody kept out. Raises StorageError.
+    """
+    try:
+        file = (folder / LOCK).open("a")
+    except OSError as error:
+        raise StorageError(
+            f"{folder / LOCK}: could not be written ({error.strerror}); check who may write there."
+        ) from error
+    with file:
         until = time.monotonic() + patience_s
-        while not (free := locked(file)) and time.monotonic() < until:
+        while not (free := locked_if_it_can_be(file) is not False) and time.monotonic() < until:
             time.sleep(0.1)
         yield free
 

@@ -34,7 +34,7 @@ import torch
 
 from palus import __version__
 from palus.errors import CheckpointError, ExistingRunError, StorageError
-from palus.files import is_file_name, locked, make_folder, whole_name, write_atomically, write_text
+from palus.files import is_file_name, locked_if_it_can_be, make_folder, whole_name, write_atomically, write_text
 from palus.run.tensors import array_of, read_tensors
 
 FORMAT = 2
@@ -188,20 +188,27 @@ class RunFolder:
             )
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other runs out of the folder meanwhile; it is made where it is not there. Raises CheckpointError when
-        one is in it, StorageError."""
+    def held(self) -> Iterator[bool]:
+        """Keep other runs out of the folder meanwhile; it is made where it is not there. Whether that can be done: some
+        file systems have no locks, and training twice in one folder is then up to its user. Raises CheckpointError when
+        another run is in it, StorageError."""
         make_folder(self.root, "--results-dir")
-        if os.name == "nt":  # which opens no folders; training twice in one is then up to its user
-            yield
+        if os.name == "nt":  # which opens no folders
+            yield False
             return
-        folder = os.open(self.root, os.O_RDONLY)
         try:
-            if not locked(folder):
+            folder = os.open(self.root, os.O_RDONLY)
+        except OSError as error:
+            raise StorageError(
+                f"{self.root}: the folder cannot be read ({error.strerror}); choose another --results-dir"
+            ) from error
+        try:
+            is_free = locked_if_it_can_be(folder)
+            if is_free is False:
                 raise CheckpointError(
                     f"{self.root}: a run of this id is training just now; wait for its end, or choose another --run-id."
                 )
-            yield
+            yield is_free is not None
         finally:
             os.close(folder)
 

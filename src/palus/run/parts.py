@@ -6,6 +6,7 @@ What they do with each other is `palus.train`, which is to be read first.
 from __future__ import annotations
 
 import math
+import os
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -105,7 +106,7 @@ class Parts:
         folder = RunFolder(results / run.checkpoint_settings.run_id, list(run.behaviors))
         if resume and self.ranks.rank == 0 and not folder.root.is_dir():  # nor is it made
             folder.refuse_nothing()
-        self._kept.enter_context(folder.held())
+        self._is_alone = self._kept.enter_context(folder.held()) or os.name == "nt"
         return folder.root
 
     def _wire(
@@ -152,6 +153,8 @@ class Parts:
         self.report = Report(
             run, self.trainees, self.folder, self.timers, log=log, note=note, postponed=computing.postponed
         )
+        if not self._is_alone:
+            self.report.warn(f"{root}: its file system has no locks; see to it that no other run trains in it.")
         self.saving = Saving(run, self.spec, self.folder, self.trainees, trust, computing.postponed, self.report.warn)
         self.baselines = Baselines(run, self.spec, {t.kind: t.learner.network for t in self.saving.exported})
         acting = {t.policy: (t.kind, t.acting) for t in self.trainees}
