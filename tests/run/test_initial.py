@@ -1,12 +1,13 @@
 """Runs that begin from another one's weights, that only play, and that act without chance."""
 
 import json
+import os
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from events import read_values
 from typer.testing import CliRunner
 
 from palus.cli import app
@@ -16,6 +17,7 @@ from palus.errors import CheckpointError
 from palus.nn.distributions import likeliest, sample
 from palus.run.folder import FORMAT, read_checkpoint
 from palus.run.initial import with_initial_paths
+from palus.train import Run
 from palus.types import ActionSpec, Continuous, Discrete
 
 DATA = Path(__file__).parent / "data" / "mlagents"
@@ -118,20 +120,38 @@ def test_what_cannot_be_begun_from_is_refused_before_anything_is_written(
 
 
 def test_inference_plays_and_changes_nothing_on_disk(first: Path) -> None:
-    before = {path: path.read_bytes() for path in (first / "first").rglob("*") if path.suffix in (".pt", ".onnx")}
-    status = (first / "first" / "run_logs" / "training_status.json").read_text()
+    before = {path: path.read_bytes() for path in (first / "first").rglob("*") if path.is_file()}
     told = train(first, "--run-id", "first", "--resume", "checkpoint_settings.inference=true", "palus.max_minutes=0.02")
     assert "Step: 1024." in told and "Not Training." in told and " Training." not in told.replace("Not Training.", "")
-    assert {path: path.read_bytes() for path in before} == before
-    assert (first / "first" / "run_logs" / "training_status.json").read_text() == status
-    assert json.loads(status)["SoccerTwos"]["final_checkpoint"]["steps"] == 768
+    assert f"Resuming from {first / 'first' / 'SoccerTwos'}." in told
+    assert {path: path.read_bytes() for path in (first / "first").rglob("*") if path.is_file()} == before
+    status = json.loads((first / "first" / "run_logs" / "training_status.json").read_text())
+    assert status["SoccerTwos"]["final_checkpoint"]["steps"] == 768
+    assert "a run of this id exists" in train(first, "--run-id", "first", "checkpoint_settings.inference=true", code=2)
 
 
-def test_inference_learns_nothing(tmp_path: Path) -> None:
-    train(tmp_path, "checkpoint_settings.inference=true", "palus.max_minutes=0.02")
-    tags = {tag for _, tag, _ in read_values(tmp_path / "ppo" / "SoccerTwos")}
-    assert "Environment/Episode Length" in tags and not any(tag.startswith("Losses/") for tag in tags)
-    assert not (tmp_path / "ppo" / "SoccerTwos" / "checkpoint.pt").exists()
+def test_inference_learns_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(TINY)
+    settings = {"results_dir": str(tmp_path / "results"), "inference": True}
+    run = load_run(str(tmp_path / "run.yaml")).changed(checkpoint_settings=settings)
+    with closing(Run(run, log=lambda level, text: None)) as parts, parts.report:
+        weights = parts.trainees[0].learner.network.weights.master
+        untrained = weights.clone()
+        parts.iterate()
+        assert torch.equal(weights, untrained) and parts.trainees[0].played > 0
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_run_that_could_not_save_does_not_go_on(first: Path) -> None:
+    home = first / "first" / "SoccerTwos"
+    home.chmod(0o500)
+    try:
+        assert "nothing can be written there (Permission denied)" in train(
+            first, "--run-id", "first", "--resume", code=2
+        )
+    finally:
+        home.chmod(0o700)
 
 
 def test_a_deterministic_behavior_takes_the_likeliest_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,10 @@ import json
 import math
 import os
 import re
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -189,10 +190,21 @@ class RunFolder:
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Keep other runs out of the folder meanwhile; it is made where it is not there. Whether that can be done: some
-        file systems have no locks, and training twice in one folder is then up to its user. Raises CheckpointError when
-        another run is in it, StorageError."""
+        """Keep other runs out of the folder meanwhile; where it is not there it is made, and goes when it stays empty.
+        Whether that can be done: some file systems have no locks, and training twice in one folder is then up to its
+        user. Raises CheckpointError when another run is in it, StorageError."""
+        made = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
         make_folder(self.root, "--results-dir")
+        try:
+            with self._locked() as is_locked:
+                yield is_locked
+        finally:
+            with suppress(OSError):  # nothing that a run has written in
+                for folder in made:
+                    folder.rmdir()
+
+    @contextmanager
+    def _locked(self) -> Iterator[bool]:
         if os.name == "nt":  # which opens no folders
             yield False
             return
@@ -251,6 +263,18 @@ class RunFolder:
                 f"{error.filename or self.root}: the folder cannot be prepared ({error.strerror}); "
                 "choose another --results-dir."
             ) from error
+
+    def refuse_unwritable(self) -> None:
+        """Raises StorageError where a run that goes on could not save."""
+        for folder in (self.root, *(self.of(behavior) for behavior in self.behaviors)):
+            try:
+                if folder.is_dir():
+                    tempfile.TemporaryFile(dir=folder).close()
+            except OSError as error:
+                raise StorageError(
+                    f"{folder}: nothing can be written there ({error.strerror}), so the run could not save; make it "
+                    "writable, or copy the run and name its --results-dir."
+                ) from error
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Replace checkpoint.pt atomically. Raises StorageError; the old checkpoint is then still there."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -27,6 +28,7 @@ from palus.league.population import shaping_of, with_numbers
 from palus.learn.ranks import ALONE, Ranks
 from palus.nn.network import Network
 from palus.nn.place import CPU, place_of
+from palus.progress import PROGRESS
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.making import demands_of, draws_of, make_collector, make_source, plays_beside
 from palus.rollout.plan import Share
@@ -85,7 +87,7 @@ class Parts:
         log = log if ranks.rank == 0 else lambda level, text: None
         self._kept = ExitStack()  # what is given back at the end
         try:
-            root = self._hold(run, resume)
+            root = self._hold(run, resume, force)
             run = _with_seed(run, ranks, resume)  # before the source, which may start games with it
             self.source = make_source(run, trust, Terminal(stderr=True).print if log is None else partial(log, "INFO"))
             try:
@@ -97,16 +99,24 @@ class Parts:
             self._kept.close()
             raise
 
-    def _hold(self, run: RunFile, resume: bool) -> Path:
-        """Keep others out of the run's folder from now on; returns it. Raises CheckpointError where another run has it,
-        and where one that is to go on is not there; StorageError."""
-        results = Path(run.checkpoint_settings.results_dir)
-        if self.ranks.rank:
-            results = self._kept.enter_context(closing(Scratch("palus-rank-"))).path
-        folder = RunFolder(results / run.checkpoint_settings.run_id, list(run.behaviors))
+    def _hold(self, run: RunFile, resume: bool, force: bool) -> Path:
+        """Keep others out of the run's folder from now on; returns it. What only plays does so in a copy. Raises
+        CheckpointError where another run has it, and where one that is to go on is not there; StorageError."""
+        settings, names = run.checkpoint_settings, list(run.behaviors)
+        folder = RunFolder(Path(settings.results_dir) / settings.run_id, names)
         if resume and self.ranks.rank == 0 and not folder.root.is_dir():  # nor is it made
             folder.refuse_nothing()
+        if self.ranks.rank or settings.inference:
+            scratch = self._kept.enter_context(closing(Scratch("palus-rank-" if self.ranks.rank else "palus-play-")))
+            copy = RunFolder(scratch.path / settings.run_id, names)
+            if self.ranks.rank == 0 and resume:
+                _copy_played(folder, copy.root)
+            elif self.ranks.rank == 0:
+                folder.refuse_existing(force=force)
+            folder = copy
         self._is_alone = self._kept.enter_context(folder.held()) or os.name == "nt"
+        if resume:
+            folder.refuse_unwritable()
         return folder.root
 
     def _wire(
@@ -200,6 +210,10 @@ class Parts:
                 self.opening.append(f"Resuming training from step {trainee.step}.")
         for name in self.run.behaviors.keys() - set(self.folder.behaviors):
             self.opening.append(f"{name} has not appeared yet; it is trained when it does.")
+        settings = self.run.checkpoint_settings
+        if settings.inference:  # what it plays by is a copy
+            named = Path(settings.results_dir, settings.run_id)
+            self.opening = [line.replace(str(self.folder.root), str(named)) for line in self.opening]
         self._shape_rewards()
         self.collector.set_parameters(self.lessons.values)
         self.passed = self.checkpoints
@@ -502,6 +516,16 @@ class Parts:
         """End all games and their processes, and let others into the folder."""
         with self._kept:
             self.collector.close()
+
+
+def _copy_played(folder: RunFolder, to: Path) -> None:
+    """Copy what a run plays by. Raises CheckpointError where it trains just now, StorageError."""
+    curves = shutil.ignore_patterns("*.tfevents.*", Path(PROGRESS).name)
+    with folder.held():
+        try:
+            shutil.copytree(folder.root, to, ignore=curves)
+        except (OSError, shutil.Error) as error:
+            raise StorageError(f"{folder.root}: could not be copied to {to} ({error}); free space there") from error
 
 
 def _with_seed(run: RunFile, ranks: Ranks, resume: bool) -> RunFile:
