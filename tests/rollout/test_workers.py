@@ -187,6 +187,26 @@ def test_a_page_is_played_while_the_learner_is_at_work_and_waited_for() -> None:
         np.testing.assert_array_equal(s.collect().rollouts[0].observations["obs"][0], before[-1])
 
 
+def test_who_leaves_the_learner_by_an_exception_waits_for_no_page() -> None:
+    """As by Ctrl-C for the second time."""
+    ready = threading.Event()
+    ready.set()
+
+    class Waiting(CountingPolicy):
+        def act(self, *seen):
+            ready.wait(5)
+            return super().act(*seen)
+
+    with counting_collector(8, policies={0: Waiting()}, sampling={"workers": 0, "asynchronous": True}) as s:
+        s.collect()
+        ready.clear()
+        with pytest.raises(KeyboardInterrupt), s.beside():
+            raise KeyboardInterrupt
+        left = s._rounds.complete
+        ready.set()
+    assert left == 1, "the page goes on without it"
+
+
 def test_what_is_played_beside_the_learner_waits_for_its_weights_and_not_for_its_work(monkeypatch) -> None:
     told = []
     for name in ("settle", "queue_apart"):

@@ -170,15 +170,13 @@ class WorkerCollector:
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """See `Collector.beside`."""
+        """See `Collector.beside`. Whoever leaves it by an exception does not wait; `close` ends what is played."""
         if self._thread is not None:
             self._place.settle()  # what acts there has followed the learners
             self._next = self._thread.submit(self._play, self._released + 1)
-        try:
-            yield
-        finally:
-            while self._next is not None and wait([self._next], PATIENCE_S).not_done:
-                self._complain()
+        yield
+        while self._next is not None and wait([self._next], PATIENCE_S).not_done:
+            self._complain()
 
     def _begin_thread(self) -> None:
         torch.set_num_threads(1)
