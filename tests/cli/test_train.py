@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
+import tempfile
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -95,7 +98,11 @@ def test_a_run_goes_on_with_the_steps_it_was_sized_to_and_says_what_else_is_new(
 # -- minutes ------------------------------------------------------------------------------------------------------
 
 
-def test_minutes_size_a_run_to_the_machine_and_never_beyond_its_file(tmp_path):
+def test_minutes_size_a_run_to_the_machine_and_never_beyond_its_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    killed = tmp_path / "tmp" / "palus-trial-of-one-that-was-killed"
+    killed.mkdir(parents=True)
+    os.utime(killed, (time.time() - 100,) * 2)
     words = ("debug", *FAST, "--results-dir", tmp_path / "r", "--check", "--json")
     for wanted, minutes in ((1e12, 0.05), (1024, 60)):
         told = palus(*words, f"{SETTINGS}max_steps={wanted}", "--minutes", minutes)
@@ -105,6 +112,7 @@ def test_minutes_size_a_run_to_the_machine_and_never_beyond_its_file(tmp_path):
         assert f"SoccerTwos: {steps:,} of {int(wanted):,} steps fit into {minutes:g} minutes here." in told.stderr
         assert 1 < steps < 1e8 if wanted == 1e12 else steps == 1024
     assert not (tmp_path / "r").exists(), "measured elsewhere"
+    assert not list((tmp_path / "tmp").glob("palus-trial-*")), "and nothing is left there"
     assert fitting_share(1000.0, 10.0, 1e6) == pytest.approx(0.75 * 0.6)  # 600,000 steps at the rate of the start
     assert "--minutes sizes a run before it begins" in palus("debug", "--minutes", 1, "--resume", code=2).output
 

@@ -1,4 +1,4 @@
-"""Folders of ranks, which go with them."""
+"""Folders that nobody reads later: they go with their processes, or with the next one."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ A run that the clock ends early has not come down to the end of its schedules, a
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -13,6 +12,7 @@ from contextlib import closing, contextmanager
 from palus.config import RunFile
 from palus.config.trainer import AnyBehavior, SacHyperparameters
 from palus.learn.ranks import ALONE, Ranks
+from palus.run.scratch import Scratch
 from palus.train import Run
 from palus.trust import NOBODY, Trust
 
@@ -38,8 +38,8 @@ def scratch(run: RunFile, folder: str) -> RunFile:
 def trial(run: RunFile, trust: Trust, ranks: Ranks = ALONE) -> Iterator[Run]:
     """The run in such a folder, after a first iteration, which compiles and allocates. Raises what a run raises."""
     with (
-        tempfile.TemporaryDirectory(prefix="palus-trial-") as folder,
-        closing(Run(scratch(run, folder), trust=trust, log=lambda level, text: None, ranks=ranks)) as parts,
+        closing(Scratch("palus-trial-")) as folder,
+        closing(Run(scratch(run, str(folder.path)), trust=trust, log=lambda level, text: None, ranks=ranks)) as parts,
     ):
         parts.iterate()
         yield parts
