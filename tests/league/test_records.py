@@ -15,6 +15,7 @@ from palus.league.records import (
     SEEN,
     SILENT_S,
     LeagueRecord,
+    Publication,
     RunRecord,
     SeenLine,
     beginning,
@@ -127,6 +128,21 @@ def test_a_run_of_the_league_is_told_of_them_once_and_goes_on(tmp_path: Path) ->
     told = [exchange.visitors(league, tmp_path, Path, lambda data, one: None)[1] for _ in range(2)]  # type: ignore
     assert [len(complaints) for complaints in told] == [1, 0]
     assert told[0][0].startswith(f"book/ada: {len(WRONG)} lines are none of a league's book, and count for nothing;")
+
+
+def test_a_snapshot_that_cannot_play_here_is_fetched_and_told_of_once(tmp_path: Path) -> None:
+    depot, asked = Depot(str(tmp_path / "cup")), list[bytes]()
+    tell(depot, encoded([SNAPSHOT | {"sha256": depot.put(f"{home('ada')}/files", b"weights")}]))
+    pool, settings = SimpleNamespace(settings=SimpleNamespace(window=10)), SimpleNamespace(landmarks=0)
+    exchange = Exchange(Berth(depot.place, "bob"))
+    league: Any = SimpleNamespace(members=[], settings=settings, pools_of=lambda behavior: [pool])
+
+    def misfit(data: bytes, told: Publication) -> str:
+        asked.append(data)
+        return f"{told.name}: does not fit"
+
+    told = [exchange.visitors(league, tmp_path, Path, misfit) for _ in range(3)]
+    assert told == [([], ["ada/0: does not fit"]), ([], []), ([], [])] and asked == [b"weights"]
 
 
 def test_a_sign_of_life_that_is_none_is_none(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ class Exchange:
         self._cells: dict[str, NamedCells] = {table: {} for table in TABLES}
         self._followed, self._published = 0, dict[int, str]()  # snapshots so far; id -> SHA-256 of those still kept
         self._others: dict[str, tuple[int, list[Publication]]] = {}
+        self._misfits = set[Publication]()  # of others, told of
         self._beginnings: dict[str, str] = {}  # of other runs, the SHA-256 of their first part
         self._learners: list[tuple[str, int]] = []  # of other runs, in the order in which they were met
         self._policies: dict[str, int] = {}  # name of a visitor -> policy id here
@@ -243,7 +244,7 @@ class Exchange:
             for one in self._others[run][1]:
                 path = visitor_path(root, one.name)
                 if not (path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == one.sha256):
-                    if one.sha256 not in there:  # its run has dropped it since
+                    if one.sha256 not in there or one in self._misfits:  # its run has dropped it since
                         continue
                     try:
                         data = self.depot.take(folder, one.sha256)
@@ -253,6 +254,7 @@ class Exchange:
                         continue  # dropped after it was listed
                     if complaint := misfit(data, one):
                         complaints.append(complaint)
+                        self._misfits.add(one)
                         continue
                     write_bytes(own(path), data)
                 found.append(self._member(one))
