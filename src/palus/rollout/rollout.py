@@ -259,8 +259,7 @@ class Collector(Protocol):
         """
 
     def restart(self) -> None:
-        """Give up all matches that run: the next rollout begins others. Where games are stepped while the learner
-        learns, they are played to the end instead."""
+        """Give up all matches that run, and what was played beside the learner: the next rollout begins others."""
 
     def shape_rewards(self, policy: int, numbers: Sequence[float]) -> None:
         """Pay a policy by these numbers, those of the game's `GameSpec.shaping`, in matches that begin from now on."""

@@ -1,7 +1,7 @@
 """Opens the database of a data folder, or the one that a URL names, with the tables that this palus expects.
 
 SQLite (write-ahead log) needs no server and is the default; a public arena names PostgreSQL by URL. The blobs lie in
-the data folder in both cases.
+the data folder with both, unless the arena keeps them elsewhere (`BLOBS_FILE`).
 
 Tables of facts follow the numbered steps in `migrations/versions/`. To change one that a release already has: change
 `tables.py`, add the next file there, raise `REVISION`. Derived ones follow their declaration in `derived.py`. A test
