@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from threading import Event
 
@@ -21,8 +21,8 @@ from palus.cli import app
 from palus.cluster import keeping, local
 from palus.cluster.keeping import Keeper, Tail
 from palus.cluster.plan import LeaguePlan
-from palus.errors import CheckpointError, ConfigError
-from palus.launch.apart import Ending, claimed, training
+from palus.errors import CheckpointError, ConfigError, PalusError
+from palus.launch.apart import Ending, claimed, found, training
 from palus.league.records import SEEN, encoded, home, part
 from palus.run.folder import OwnFiles, RunFolder
 from palus.store.depot import Depot
@@ -203,6 +203,41 @@ def test_a_whole_league_that_is_begun_anew_keeps_nothing_of_runs_that_it_no_long
             plan.clear()
     plan.clear()
     assert not depot.list("book") and not any((plan.folder(name) / "x").exists() for name in ("ada", "third"))
+
+
+@pytest.mark.parametrize("storage", [None, "far"])
+@pytest.mark.parametrize("removed", range(6))
+def test_a_league_goes_on_with_no_book_that_has_lost_its_beginning(
+    tmp_path: Path, storage: str | None, removed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed while it was begun anew, after so many files of the storage, and started again without --force."""
+    plan = plan_of(write_file(tmp_path), storage=storage and str(tmp_path / storage), only=["ada"])
+    depot, folder = Depot(plan.storage), plan.folder("ada")
+    name = "DuelToy/checkpoint.pt"
+    checkpoint = OwnFiles(folder).add(folder / name)
+    checkpoint.parent.mkdir()
+    checkpoint.write_bytes(b"weights")
+    files = {name: depot.put(f"{home('ada')}/files", b"weights")}
+    for number in (1, 2, 3):
+        depot.create(part("ada", number), encoded([{"kind": "files", "time": 1.0, "files": files}]))
+    depot.replace(f"{home('ada')}/{SEEN}", b"")
+    remove, done = Depot.remove, list[str]()
+
+    def until_killed(depot: Depot, name: str) -> None:
+        if len(done) == removed:
+            raise KeyboardInterrupt
+        remove(depot, name)
+        done.append(name)
+
+    monkeypatch.setattr(Depot, "remove", until_killed)
+    with suppress(KeyboardInterrupt):
+        plan.clear()
+    parts = [name for name in depot.list(home("ada")) if name.endswith(".jsonl")]
+    try:
+        goes_on = found(plan.berth("ada"), folder)
+    except PalusError:  # it says what is the matter
+        return
+    assert len(parts) == 3 if goes_on else not parts
 
 
 class Pauses(Event):

@@ -67,10 +67,11 @@ class LeaguePlan:
                         f"{self.storage}/{home(name)}: is training just now, on {last.host!r:.80}; stop it there. One "
                         f"that was killed is taken to train for {SILENT_S:.0f} s."
                     )
-            for name in names:
-                for file in depot.list(home(name)):
-                    depot.remove(file)
+            for name in names:  # a kill leaves no checkpoint that would go on, and no book without its beginning
+                told = depot.list(home(name))
                 OwnFiles(self.folder(name)).remove_all()
+                for file in reversed(told):
+                    depot.remove(file)
 
 
 def make_plan(
