@@ -41,6 +41,8 @@ from palus.arena.ladder.workers import GREETING_MS, untended
 from palus.arena.locked.unit import Unit
 from palus.errors import ArenaError, LeaseError, UnreachableError
 from palus.hub.accounts import create_account, issue_token
+from palus.hub.limits import HubLimits
+from palus.hub.server.router import include_hub
 from palus.store import Store, open_store
 from palus.store.engine import now_ms
 from palus.store.tables import annulments, jobs, matches, workers
@@ -91,6 +93,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
     app = FastAPI()
     install_faults(app, tmp_path)
     app.include_router(make_worker_router(store, SETTINGS))
+    include_hub(app, store, HubLimits())
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()  # who comes before the server is up waits for it

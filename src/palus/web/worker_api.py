@@ -28,8 +28,8 @@ from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource, games_of, greet
 from palus.arena.models.forms import Text
 from palus.errors import ArenaError, FalseReportError, LeaseError
-from palus.hub.accounts import authenticate
-from palus.hub.limits import Buckets, HubLimits, client_of
+from palus.hub.refusals import NotSignedInError, RefusedRequestError
+from palus.hub.server.context import Hub
 from palus.store import Store
 from palus.store.engine import now_ms
 from palus.web.security import fault
@@ -141,20 +141,20 @@ class Arriving:
 
 
 def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
-    """The routes below `/api/worker`."""
-    limits = HubLimits()  # how often an address may come with a wrong token
-    bad_tokens = Buckets(limits.bad_tokens_per_minute / 60, limits.bad_tokens_per_minute)
+    """The routes below `/api/worker`. The hub of their application says whose token it is, and counts wrong ones."""
 
     def runner(request: Request) -> None:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        hub: Hub = request.app.state.hub
         caller = suspended = None
-        if scheme.lower() == "bearer":
+        try:
             with store.read() as connection:
-                caller = authenticate(connection, token.strip())
-                suspended = suspension(connection, f"{caller.name}/") if caller else None
-        if caller is None and (wait_s := bad_tokens.take(client_of(request.scope))) > 0:
-            sentence = f"Too many wrong tokens from this address; wait {wait_s:.0f} s and try again."
-            raise fault(429, "too_many_requests", sentence, {"Retry-After": str(int(wait_s) + 1)})
+                if caller := hub.holder(connection, request):
+                    suspended = suspension(connection, f"{caller.name}/")
+        except NotSignedInError:
+            pass
+        except RefusedRequestError as refusal:
+            sentence = f"Too many wrong tokens from this address; wait {refusal.retry_after_s} s and try again."
+            raise fault(429, "too_many_requests", sentence, {"Retry-After": str(refusal.retry_after_s)}) from refusal
         if caller is None:
             raise fault(401, "no_token", "A worker needs a valid token; ask the arena's administrator for one.")
         if not caller.scopes & {"runner", "trusted", "admin"}:

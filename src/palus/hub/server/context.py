@@ -38,19 +38,22 @@ class Hub:
 
     def identify(self, request: Request) -> Caller | None:
         """Who calls; None without a token. Raises NotSignedInError for a bad token; refuses too many requests."""
-        address = client_of(request.scope)
+        caller = None
+        if "authorization" in request.headers:
+            with self.store.read() as connection:
+                caller = self.holder(connection, request)
+        _meter(self._requests, f"token {caller.token_id}" if caller else f"address {client_of(request.scope)}")
+        return caller
+
+    def holder(self, connection: Connection, request: Request) -> Caller | None:
+        """Whose token a request shows; None without one. Raises NotSignedInError for a bad one; refuses too many."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if not token:
-            _meter(self._requests, f"address {address}")
             return None
-        caller = None
-        if scheme.lower() == "bearer":
-            with self.store.read() as connection:
-                caller = authenticate(connection, token.strip())
+        caller = authenticate(connection, token.strip()) if scheme.lower() == "bearer" else None
         if caller is None:
-            _meter(self._bad_tokens, address)
+            _meter(self._bad_tokens, client_of(request.scope))
             raise NotSignedInError(INVALID_TOKEN)
-        _meter(self._requests, f"token {caller.token_id}")
         return caller
 
     def require_caller(self, request: Request) -> Caller:

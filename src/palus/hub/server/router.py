@@ -18,8 +18,10 @@ from palus.store import Store
 def include_hub(app: FastAPI, store: Store, limits: HubLimits) -> Hub:
     """Give the application the hub on a store, before routes such as `/{owner}/{name}`; it lives under `/api`,
     `/{owner}/{name}/resolve`, `/{owner}/{name}.git` and `/datasets`. Returns it: its `downloads` are closed at the end.
+
+    Workers' routes find it as `app.state.hub`.
     """
-    hub = Hub(store, limits)
+    hub = app.state.hub = Hub(store, limits)
     app.include_router(make_manage_router(hub))
     app.include_router(make_lfs_put_router(hub))
     for kind in URL_PREFIX:
