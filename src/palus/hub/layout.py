@@ -24,9 +24,10 @@ from palus.envs import BUILT_IN, arena_games
 from palus.errors import HubError
 from palus.export.bundle import Provenance
 from palus.files import digest_of
+from palus.hub.limits import HubLimits
 from palus.types import DEFAULT_GAME
 
-MAX_FILES = 1000
+MAX_FILES = HubLimits.repo_files
 """More files than this are refused by hubs, and are a sign of a folder named by mistake."""
 
 GITATTRIBUTES = "".join(
