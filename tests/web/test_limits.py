@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from huggingface_hub import HfApi
-from sqlalchemy import event, exc, insert
+from sqlalchemy import event, exc, insert, update
 from synthetic_arena import SyntheticArena
 from web_server import serving
 
@@ -35,7 +35,7 @@ from palus.hub.commits import File, Message, write_commit
 from palus.hub.limits import Buckets, HubLimits, client_of, show_bytes
 from palus.hub.repos import create_repo
 from palus.hub.server import download_counts, listing, manage
-from palus.store import Store
+from palus.store import Store, tables
 from palus.store.tables import blobs
 from palus.web import events, exports, worker_api
 from palus.web.api import answers, router
@@ -496,6 +496,24 @@ def test_lists_of_repositories_are_metered_on_their_own_and_made_a_few_at_a_time
         assert sorted(answer.result().status_code for answer in answers) == [200] * 10 + [429] * 2
         assert ask(address, "/api/models/ada/one").status_code == 401, "one repository is no list"
     assert watched.most == 2
+
+
+def test_a_list_of_repositories_with_large_cards_has_short_pages(store: Store) -> None:
+    card = json.dumps({"pipeline_tag": "reinforcement-learning", "text": "x" * 900_000})
+    with store.write() as connection:
+        account = create_account(connection, "ada")
+        for number in range(5):
+            create_repo(connection, "model", account, f"m{number}", False, HubLimits())
+        connection.execute(update(tables.repos).values(card=card))
+    path, pages = "/api/models", list[list[str]]()
+    with arena(store) as address:
+        while path:
+            answer = ask(address, path)
+            assert {model["pipeline_tag"] for model in answer.json()} == {"reinforcement-learning"}
+            pages.append([model["id"] for model in answer.json()])
+            path = answer.links.get("next", {}).get("url", "").partition(":/")[2].partition("/api")[2]
+            path = path and f"/api{path}"
+    assert pages == [["ada/m4", "ada/m3", "ada/m2"], ["ada/m1", "ada/m0"]]
 
 
 def test_paths_are_read_off_the_event_loop_and_only_for_who_may_ask(

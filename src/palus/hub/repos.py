@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Literal
 
 from sqlalchemy import (
@@ -44,7 +45,8 @@ MAX_PAGE = 1000
 
 @dataclass(frozen=True)
 class Repo:
-    """A repository at its head. name: owner/name. modified_ms: when the head last moved."""
+    """A repository at its head. name: owner/name. modified_ms: when the head last moved. card_json: its card's data, as
+    it is stored."""
 
     id: int
     kind: Kind
@@ -56,8 +58,14 @@ class Repo:
     downloads: int
     created_ms: int
     modified_ms: int
-    card: dict[str, Any] = field(default_factory=dict)
+    card_json: str = "{}"
     tags: tuple[str, ...] = ()
+
+    @cached_property
+    def card(self) -> dict[str, Any]:
+        """Read when it is asked for: it takes twenty times its bytes."""
+        data: dict[str, Any] = json.loads(self.card_json)
+        return data
 
 
 def create_repo(
@@ -154,9 +162,9 @@ def read_file(store: Store, repo: str, revision: str, path: str) -> bytes:
 
 
 def _select() -> Select[Any]:
-    names = (part.name for part in fields(Repo) if part.name not in ("owner", "tags"))
-    columns = (*(repos.c[name] for name in names), accounts.c.name.label("owner"))
-    return select(*columns).join(accounts, accounts.c.id == repos.c.owner_id)
+    names = (part.name for part in fields(Repo) if part.name not in ("owner", "card_json", "tags"))
+    others = (accounts.c.name.label("owner"), repos.c.card.label("card_json"))
+    return select(*(repos.c[name] for name in names), *others).join(accounts, accounts.c.id == repos.c.owner_id)
 
 
 def _with_tags(connection: Connection, rows: Sequence[Row[Any]]) -> list[Repo]:
@@ -165,4 +173,4 @@ def _with_tags(connection: Connection, rows: Sequence[Row[Any]]) -> list[Repo]:
     query = select(repo_tags.c.repo_id, repo_tags.c.tag).where(repo_tags.c.repo_id.in_(tags))
     for repo_id, tag in connection.execute(query.order_by(repo_tags.c.tag)):
         tags[repo_id].append(tag)
-    return [Repo(**{**row._mapping, "card": json.loads(row.card)}, tags=tuple(tags[row.id])) for row in rows]
+    return [Repo(**row._mapping, tags=tuple(tags[row.id])) for row in rows]

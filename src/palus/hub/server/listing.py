@@ -156,7 +156,7 @@ def make_listing_router(hub: Hub, kind: repos.Kind) -> APIRouter:
                     files = list_files(connection, repo.head)
                     row |= {"cardData": repo.card, "siblings": [show_sibling(file, False) for file in files]}
                 rows.append(bytes(JSONResponse(row).body))
-                size += len(rows[-1])
+                size += max(len(rows[-1]), len(repo.card_json))  # that was read for it
                 if size >= MAX_PAGE_BYTES:
                     break
         ends = len(rows) == len(found) < wanted["limit"]
