@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import threading
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from fastapi import HTTPException
 from fastapi.testclient import TestClient
 from postgres import postgres_server, postgres_url  # noqa: F401
 from sqlalchemy import delete, event, insert, select, update
@@ -31,9 +34,11 @@ from palus.store import Store, open_store
 from palus.store.derived import DERIVED, play_stats
 from palus.store.tables import annulments, entries, jobs, matches, workers
 from palus.web.api import models, performance, summaries
+from palus.web.api.answers import Answers
 from palus.web.api.compare import SequentialTest, verdict
 from palus.web.api.view import Views
 from palus.web.app import WebLimits, make_app
+from palus.web.events import RECONNECT_MS, Events
 
 AT_ONCE = WebLimits(fresh_s=0.0, keep_s=0.0, poll_s=0.05)
 
@@ -567,6 +572,29 @@ def test_one_address_does_not_take_all_places_of_listeners(store: Store, arena: 
         assert next(lines) == "retry: 3000"
         assert httpx.get(f"{address}/api/arena/events", timeout=30).json()["code"] == "too_many_listeners"
         del lines
+
+
+def test_listeners_count_before_their_streams_are_read_and_no_longer_than_they_are_held(store: Store) -> None:
+    async def come_at_once() -> list[object]:
+        answers = Answers(Views(store))
+        events = Events(answers, poll_s=0.05, max_listeners=2, client_listeners=1)
+        held = [await events.listen(None, "ada")]
+        told: list[object] = []
+        for client in ("ada", "bob", "cy"):
+            try:
+                held.append(await events.listen(None, client))
+                told.append(await anext(held[-1]))
+            except HTTPException as refusal:
+                told.append(refusal.status_code)
+        held.clear()  # two who left, one of them before a word was sent
+        gc.collect()
+        await asyncio.sleep(0.05)
+        told.append(await anext(await events.listen(None, "ada")))
+        answers.close()
+        return told
+
+    retry = f"retry: {RECONNECT_MS}\n\n"
+    assert asyncio.run(come_at_once()) == [503, retry, 503, retry]
 
 
 def test_pages_are_the_same_from_both_databases(

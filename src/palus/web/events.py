@@ -57,7 +57,7 @@ class Events:
         self._watcher: asyncio.Task[None] | None = None
         self._closed = False
 
-    def listen(self, last_seq: int | None, client: str) -> AsyncIterator[str]:
+    async def listen(self, last_seq: int | None, client: str) -> AsyncIterator[str]:
         """The stream of one listener, who has seen the log up to last_seq. Raises HTTPException 503 when there are too
         many, of this client or at all."""
         if self._closed:
@@ -66,12 +66,15 @@ class Events:
         if len(self._listeners) >= self._max_listeners or own >= self._client_listeners:
             sentence = f"{max(own, len(self._listeners))} pages are listening already; reload this one to see the news."
             raise fault(503, "too_many_listeners", sentence, {"Retry-After": "30"})
-        return self._stream(last_seq, client)
+        stream = self._stream(last_seq, client)
+        await anext(stream)  # without a pause since the look: others may ask before this one reads
+        return stream
 
     async def _stream(self, last_seq: int | None, client: str) -> AsyncIterator[str]:
         queue: asyncio.Queue[str | None] = asyncio.Queue(BACKLOG)
         self._listeners[queue] = client
         try:
+            yield ""  # for `listen`: from here on it counts
             yield f"retry: {RECONNECT_MS}\n\n"
             view = await self._answers.view()
             if self._watcher is None or self._watcher.done():
@@ -179,7 +182,7 @@ def make_events_router(events: Events) -> APIRouter:
     async def get_events(request: Request) -> Response:
         last = request.headers.get("last-event-id", "")
         seen = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
-        stream = events.listen(seen, client_of(request.scope))
+        stream = await events.listen(seen, client_of(request.scope))
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
