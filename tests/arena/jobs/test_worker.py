@@ -30,7 +30,7 @@ from palus.arena.ladder.inbox import accept, link
 from palus.arena.ladder.log import LogRecord
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.ladder.workers import StoreSource, games_of
+from palus.arena.ladder.workers import StoreSource, games_of, greet
 from palus.arena.locked.sandbox import LockedProcess
 from palus.arena.locked.unit import Unit, UnitReport
 from palus.arena.models.entity import Entity
@@ -470,6 +470,24 @@ def test_rounds_let_everybody_play_one_match_and_wait_for_the_next(store: Store)
     with store.read() as connection:
         (payload,) = queue.open_payloads(connection, "pair", ENV)
         assert json.loads(payload)["round"] == 2
+
+
+def test_no_account_has_pairs_wait_by_what_it_says_of_workers_that_take_nothing(store: Store) -> None:
+    plan, now = Scheduler(store, SETTINGS, [PeriodicSweep(sweep_house, 1e9)], seed=1), now_ms()
+    with store.write() as connection:
+        for number in range(30):
+            greet(connection, f"eve/{number}", describe_here(), trusted=False, now_ms=now, count=100)
+    plan.tick()
+    with store.read() as connection:
+        assert plan._count_hands(connection, ENV) == 10
+    with store.write() as connection:
+        assert len(queue.take(connection, "eve/1", [ENV], trusted=False, lease_s=60.0, now_ms=now, count=15)) == 15
+    with store.read() as connection:
+        assert plan._count_hands(connection, ENV) == 25, "who works has more wait for it"
+    with store.write() as connection:
+        greet(connection, "lab/pc", describe_here(), trusted=True, now_ms=now, count=100)
+    with store.read() as connection:
+        assert plan._count_hands(connection, ENV) == 125
 
 
 def test_the_queue_is_filled_for_the_workers_at_hand_and_no_more(store: Store) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
@@ -246,6 +247,16 @@ def count_ready(connection: Connection, kind: JobKind, env: str) -> int:
     ready = (jobs.c.kind == kind) & (jobs.c.env == env) & (jobs.c.state == "ready")
     ready &= jobs.c.trusted_only.is_(needs_trust(kind, env))
     return connection.execute(select(func.count()).select_from(jobs).where(ready)).scalar_one()
+
+
+def held_by_account(connection: Connection, env: str) -> Counter[str]:
+    """How many of a game's jobs the workers of each account hold, or have handed in just now."""
+    held = (jobs.c.env == env) & jobs.c.state.in_(("leased", "reported"))
+    counted = select(jobs.c.worker, func.count()).where(held, jobs.c.worker.is_not(None)).group_by(jobs.c.worker)
+    found = Counter[str]()
+    for worker, count in connection.execute(counted):
+        found[account_of(worker)] += count
+    return found
 
 
 def failed_jobs(connection: Connection, kind: JobKind) -> list[tuple[dict[str, Any], str]]:

@@ -10,7 +10,6 @@ import logging
 import secrets
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -42,8 +41,12 @@ from palus.store.tables import jobs, matches, workers
 logger = logging.getLogger(__name__)
 
 REFILL_BELOW, REFILL_TO = 1, 3
-"""Pairs that wait, for each that workers take at once: none idles, and each was chosen with fresh ratings. What is held
-does not count, or who takes everything and plays nothing would leave nothing to the others."""
+"""Pairs that wait, for each that workers take at once: none idles, and each is chosen shortly before it is played. What
+is held does not count, or who takes everything and plays nothing would leave nothing to the others."""
+NEWCOMERS = 10
+"""Workers of an account that is not trusted for each of which a job more is expected than it holds."""
+NAMES_AT_ONCE = 500
+"""In one condition."""
 REFILL_AT_ONCE = 100
 """Pairs that are ordered in one pass; there are four a second."""
 MANY_MATCHES = 50_000
@@ -270,16 +273,35 @@ class Scheduler:
 
     def _count_hands(self, connection: Connection, env: str) -> int:
         """Jobs of a game that workers hold when all are busy: of those that can play it and may, shared with the other
-        games."""
+        games. Accounts that are not trusted are believed one more than they hold, for each of `NEWCOMERS` workers: they
+        say what they like."""
         alive = (workers.c.last_seen_ms > now_ms() - ALIVE_MS) & workers.c.suspended.is_(None)
         if queue.needs_trust("pair", env):
             alive &= workers.c.trusted
-        able = Counter[tuple[str, bool]]()
-        for row in connection.execute(select(workers).where(alive)):
-            if env in games_of(json.loads(row.platform)):
-                able[queue.account_of(row.name), row.trusted] += row.jobs
-        hands = sum(count if trusted else min(count, queue.ACCOUNT_JOBS) for (_, trusted), count in able.items())
+        columns = select(workers.c.name, workers.c.trusted, workers.c.jobs).where(alive)
+        by_account: dict[tuple[str, bool], list[tuple[str, int]]] = {}
+        for name, trusted, count in connection.execute(columns.order_by(workers.c.last_seen_ms.desc())):
+            by_account.setdefault((queue.account_of(name), trusted), []).append((name, count))
+        asked = [name for (_, trusted), own in by_account.items() for name, _ in (own if trusted else own[:NEWCOMERS])]
+        able = set[str]()
+        for start in range(0, len(asked), NAMES_AT_ONCE):
+            said = select(workers.c.name, workers.c.platform)
+            some = connection.execute(said.where(workers.c.name.in_(asked[start : start + NAMES_AT_ONCE])))
+            able |= {name for name, platform in some if env in _games_of(platform)}
+        held = queue.held_by_account(connection, env)
+        hands = 0
+        for (account, trusted), own in by_account.items():
+            if trusted:
+                hands += sum(count for name, count in own if name in able)
+            else:
+                believed = held[account] + sum(name in able for name, _ in own)
+                hands += min(sum(count for _, count in own), believed, queue.ACCOUNT_JOBS)
         return max(1, max(hands, self._min_workers) // len(self._settings.envs))
+
+
+@lru_cache(5000)  # what workers say of themselves hardly changes, and is looked at four times a second
+def _games_of(platform: str) -> list[str]:
+    return games_of(json.loads(platform))
 
 
 @lru_cache(20_000)  # thousands wait for minutes, and are looked at several times a second
