@@ -385,9 +385,15 @@ def test_a_worker_keeps_its_connection_and_opens_another_when_the_arena_has_clos
 
 def test_idle_workers_ask_one_after_another_however_many_they_are() -> None:
     pauses = Pauses()
-    given = [pauses.next_s() for _ in range(2000)]
+    given = [pauses.next_s("lab") for _ in range(2000)]
     assert given[0] == pytest.approx(0.5, abs=0.1) and given == sorted(given)
     assert given[500] == pytest.approx(20.5, abs=1.0) and given[-1] == pytest.approx(40.0)
+
+
+def test_an_account_that_asks_and_asks_lets_only_itself_wait() -> None:
+    pauses = Pauses()
+    assert [pauses.next_s("eve") for _ in range(600)][-1] > 20.0
+    assert [pauses.next_s("lab") for _ in range(3)] == pytest.approx([0.5, 0.58, 0.66], abs=0.05)
 
 
 def test_a_database_that_is_away_is_told_apart_from_a_refusal(served: Served) -> None:

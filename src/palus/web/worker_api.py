@@ -99,21 +99,26 @@ class Finished(Shape):
 
 
 class Pauses:
-    """When idle workers ask again: one after another, so that a thousand of them cost no more than a dozen do.
+    """When idle workers ask again: one after another, so that a thousand of them cost no more than a dozen do. Accounts
+    that wait share the turns evenly: who asks before its turn, or under a thousand names, lets its own account wait.
 
     Whatever their number, one of them asks soon after a job has come. A request that waited here instead would take a
     connection from a reader, and all workers of a laboratory behind one address have as many as that has.
     """
 
     def __init__(self) -> None:
-        self._lock, self._next_s = threading.Lock(), 0.0
+        self._lock = threading.Lock()
+        self._next_s: dict[str, float] = {}
 
-    def next_s(self) -> float:
-        """Until the next free turn."""
+    def next_s(self, account: str) -> float:
+        """Until the next free turn of an account."""
         with self._lock:
             now = time.monotonic()
-            self._next_s = min(max(self._next_s + 1.0 / QUESTIONS_PER_S, now + IDLE_S), now + LONGEST_PAUSE_S)
-            return self._next_s - now
+            waiting = {name: at_s for name, at_s in self._next_s.items() if at_s > now or name == account}
+            step_s = len({*waiting, account}) / QUESTIONS_PER_S
+            turn_s = min(max(waiting.get(account, 0.0) + step_s, now + IDLE_S), now + LONGEST_PAUSE_S)
+            self._next_s = waiting | {account: turn_s}
+            return turn_s - now
 
 
 class Arriving:
@@ -197,7 +202,7 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
             raise fault(403, "not_your_worker", sentence)
         mine = StoreSource(store, body.worker, settings, body.said, trusted=request.state.trusted)
         leases = mine.take(body.jobs)
-        pause_s = 0.0 if leases else pauses.next_s()
+        pause_s = 0.0 if leases else pauses.next_s(account)
         return {"jobs": [vars(lease) for lease in leases], "pause_s": pause_s, "untended": mine.untended}
 
     @router.post("/renew")
