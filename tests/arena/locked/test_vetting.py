@@ -13,6 +13,7 @@ import pytest
 import torch
 from helpers import MODELS, SOCCER, needs_models
 from hostile import HOSTILE, hostile, stock
+from onnx import TensorProto, helper
 from units import contender
 
 from palus.arena.ladder.discovery import MISSING_FILE
@@ -63,6 +64,16 @@ def test_after_all_of_them_a_stock_policy_passes_and_is_described(sandbox: Sandb
     assert 0 < vetting.details["p99_ms"] < 2
     assert "limits" in vetting.details["isolation"]
     assert len(vetting.details["self_match"]) == 2
+
+
+def test_a_model_that_takes_more_than_a_sentence_can_name_is_refused_for_that(sandbox: Sandbox):
+    model = stock()
+    for number in range(60):
+        name = f"camera_sensor_observation_{number}"
+        model.graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 84]))
+    refusal = vet(contender("eve/eyes", model), "SoccerTwos", limits=LIMITS, sandbox=sandbox).refusal
+    assert refusal is not None and refusal.code == "wrong-contract" and refusal.sentence.endswith("...")
+    assert len(refusal.about("SoccerTwos.onnx").sentence) == len(refusal.sentence) == 1000
 
 
 def test_palus_own_exports_pass_with_observation_normalisation(sandbox: Sandbox):

@@ -29,7 +29,8 @@ Blob = Annotated[bytes, BeforeValidator(_bytes), PlainSerializer(lambda data: ba
 
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9 .,:;()~#+_/-]{0,100}$")]
 """Names of versions, systems and the like, which pages show."""
-Text = Annotated[str, Field(max_length=1000), AfterValidator(lambda text: text.replace("\0", ""))]
+TEXT_LENGTH = 1000
+Text = Annotated[str, Field(max_length=TEXT_LENGTH), AfterValidator(lambda text: text.replace("\0", ""))]
 """PostgreSQL takes no NUL."""
 Isolation = Annotated[str, Field(pattern=r"^[a-z+-]{1,40}$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from palus.arena.models.forms import Text
+from palus.arena.models.forms import TEXT_LENGTH, Text
 from palus.errors import ModelError
 
 
@@ -25,14 +25,19 @@ class Refusal:
     def about(self, file: str) -> Refusal:
         """The same, saying which file it is about."""
         # After "file: " a sentence goes on in lower case; none of them begins with a name.
-        return replace(self, sentence=f"{file}: {self.sentence[:1].lower()}{self.sentence[1:]}")
+        return replace(self, sentence=_cut(f"{file}: {self.sentence[:1].lower()}{self.sentence[1:]}"))
+
+
+def _cut(text: str) -> str:
+    """As much of a text as a report takes: it may name whatever a file holds."""
+    return text if len(text) <= TEXT_LENGTH else f"{text[: TEXT_LENGTH - 3]}..."
 
 
 class RefusedError(ModelError):
     """A model file breaks a rule. `refusal` says which one; origin: how the message calls the file."""
 
     def __init__(self, code: str, sentence: str, remedy: str, origin: str = "") -> None:
-        self.refusal = Refusal(code, sentence, remedy)
+        self.refusal = Refusal(code, _cut(sentence), _cut(remedy))
         told = self.refusal.about(origin) if origin else self.refusal
         super().__init__(f"{told.sentence} {remedy}")
 
