@@ -147,6 +147,19 @@ def test_whoever_pushes_without_end_waits_while_others_are_checked_and_play(stor
     assert owners.index("ann") <= 1 and owners[22:] == ["x"] + ["mal"] * 4
 
 
+def test_many_new_models_are_taken_in_few_at_once_and_what_was_asked_before_is_read_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "TAKEN_AT_ONCE", 20)
+    pushed = sweep(*(found(f"ann/{number}", f"{number}") for number in range(50)))
+    writes, read = list[int](), list[str]()
+    event.listen(store.engine, "commit", lambda connection: writes.append(len(read)))
+    event.listen(store.engine, "before_cursor_execute", lambda *call: read.append(call[2]))
+    run_sweep(store, PeriodicSweep(lambda env: pushed, 1e9), ArenaSettings())
+    assert len(writes) == 3 and sum(text.startswith("SELECT jobs.payload") for text in read) == 3
+    assert sorted(waiting(store)) == sorted(f"ann/{number}" for number in range(50))
+
+
 def test_a_refused_file_is_refused_with_its_reason_for_everybody(store: Store) -> None:
     take(store, found("ann/a", "bad"))
     with store.write() as connection:

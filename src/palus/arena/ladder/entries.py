@@ -8,6 +8,7 @@ pushed it first; what validation said holds for every copy.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -60,7 +61,7 @@ def take_in(connection: Connection, sweep: Sweep, params: Mapping[str, Any] | No
     accepted revision is offered again, as when a file of a folder is put back, those that came after it are withdrawn.
     """
     sweep = _without_names_here(connection, sweep)
-    known = _known(connection, sweep)
+    known, asked = _known(connection, sweep), _asked_lately(connection, now_ms)
     changes = []
     for found in sweep.found:
         entity = found.entity
@@ -68,7 +69,7 @@ def take_in(connection: Connection, sweep: Sweep, params: Mapping[str, Any] | No
         if not _is_due(row, params):
             continue
         if row is None:
-            verdict = _judge(connection, sweep, found, params, now_ms)
+            verdict = _judge(connection, sweep, found, params, asked, now_ms)
             facts = {
                 "source": sweep.source,
                 "repo": entity.repo,
@@ -84,7 +85,7 @@ def take_in(connection: Connection, sweep: Sweep, params: Mapping[str, Any] | No
             connection.execute(insert(entries).values(facts | verdict))
             changes.append(Change(entity.repo, entity.revision, verdict["state"]))
         elif row.checked_ms is None:
-            changes.append(_set(connection, row, _judge(connection, sweep, found, params, now_ms)))
+            changes.append(_set(connection, row, _judge(connection, sweep, found, params, asked, now_ms)))
         else:
             state = "accepted" if row.code is None else "refused"
             if row.state != state:
@@ -276,9 +277,17 @@ def _ranked(checked: Sequence[Row[Any]], repos_per_owner: int) -> dict[str, Enti
 
 
 def _judge(
-    connection: Connection, sweep: Sweep, found: Entry, params: Mapping[str, Any] | None, now_ms: int
+    connection: Connection,
+    sweep: Sweep,
+    found: Entry,
+    params: Mapping[str, Any] | None,
+    asked: Counter[str],
+    now_ms: int,
 ) -> dict[str, Any]:
-    """State of a revision that nobody has checked, with what goes with it; queues the check where one is due."""
+    """State of a revision that nobody has checked, with what goes with it; queues the check where one is due.
+
+    asked: of `_asked_lately`, to which that check is added.
+    """
     env, entity = sweep.env, found.entity
     if params is None:
         return {"state": "waiting", **vars(_not_played(env))}
@@ -293,19 +302,19 @@ def _judge(
         told = ("sha256", "files", "computation", "code", "sentence", "remedy", "details")
         verdict = {name: getattr(twin, name) for name in told}
         return {"state": "accepted" if twin.code is None else "refused", "checked_ms": now_ms, **verdict}
-    asked = _asked_lately(connection, entity.owner, now_ms)
-    priority = max(queue.PRIORITY_VALIDATE - asked, queue.PRIORITY_IDLE)
+    priority = max(queue.PRIORITY_VALIDATE - asked[entity.owner], queue.PRIORITY_IDLE)
+    asked[entity.owner] += 1
     payload = {"env": env, "contender": entity.to_json(), "params": dict(params)}
     payloads = {f"validate:{env}:{entity.sha256}": (priority, payload)}
     queue.enqueue(connection, "validate", payloads, now_ms=now_ms)
     return {"state": "pending", "code": None, "sentence": None, "remedy": None}
 
 
-def _asked_lately(connection: Connection, owner: str, now_ms: int) -> int:
-    """Validations that an owner's pushes caused within the hour: each makes the next one less urgent."""
+def _asked_lately(connection: Connection, now_ms: int) -> Counter[str]:
+    """Validations that each owner's pushes caused within the hour: each makes the next one less urgent."""
     recent = (jobs.c.kind == "validate") & (jobs.c.created_ms > now_ms - HOUR_MS)
     payloads = connection.scalars(select(jobs.c.payload).where(recent))
-    return sum(Entity.from_json(json.loads(payload)["contender"]).owner == owner for payload in payloads)
+    return Counter(Entity.from_json(json.loads(payload)["contender"]).owner for payload in payloads)
 
 
 def _missing(env: str, found: Entry) -> Refusal:

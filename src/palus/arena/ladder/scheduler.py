@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -56,6 +56,9 @@ SWEEP_SHARE = 0.1
 """Of a core, at most, that looking at one source may take: every look reads of all its models. What a look waits for a
 busy machine does not count: there a newcomer would wait ten times as long."""
 
+TAKEN_AT_ONCE = 100
+"""Revisions that become entries in one transaction: others wait with what they write meanwhile."""
+
 SEED_BITS = 53
 """Seeds survive readers of JSON that know only doubles."""
 
@@ -95,10 +98,12 @@ def run_sweep(store: Store, periodic: PeriodicSweep, settings: ArenaSettings) ->
             news = entries.news(connection, sweep, params)
         if news is None:
             continue
-        with store.write() as connection:
-            changes = entries.take_in(connection, news, params, now_ms=now_ms())
-        for change in changes:
-            logger.info("%s %s: %s", change.repo, change.revision[:8], change.state)
+        for start in range(0, max(1, len(news.found)), TAKEN_AT_ONCE):
+            some = replace(news, found=news.found[start : start + TAKEN_AT_ONCE])
+            with store.write() as connection:
+                changes = entries.take_in(connection, some, params, now_ms=now_ms())
+            for change in changes:
+                logger.info("%s %s: %s", change.repo, change.revision[:8], change.state)
 
 
 class Scheduler:
