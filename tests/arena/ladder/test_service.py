@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.service import ArenaService, Sources
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.ladder.workers import StoreSource
+from palus.arena.ladder.workers import StoreSource, greet
 from palus.arena.locked.unit import Unit
 from palus.errors import ArenaError
 from palus.store import open_store
@@ -107,6 +107,33 @@ def test_workers_that_compete_do_every_job_once(tmp_path: Path, url: str | None)
     grown = dump(store)
     Refresher(store, ENDLESS).recompute()
     assert dump(store) == grown
+    store.close()
+
+
+def test_an_account_takes_no_more_than_it_may_and_says_hello_on_several_connections_at_once(
+    tmp_path: Path, url: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "ACCOUNT_JOBS", 1)
+    store, taken = open_store(tmp_path, url), list[int]()
+
+    def take(name: str, meanwhile: Sequence[threading.Thread] = ()) -> None:
+        with store.write() as connection:
+            greet(connection, name, {}, trusted=False, now_ms=1)
+            got = queue.take(connection, name, ["SoccerTwos"], trusted=False, lease_s=60, now_ms=1)
+            taken.append(len(got))
+            for other in meanwhile:
+                other.start()
+            for other in meanwhile:
+                other.join(0.3)  # they wait for this transaction
+
+    others = [threading.Thread(target=take, args=(name,)) for name in ("lab/pc", "lab/other")]
+    with store.write() as connection:
+        pairs = {name: (0, {"env": "SoccerTwos"}) for name in ("pair:a", "pair:b")}
+        queue.enqueue(connection, "pair", pairs, now_ms=0)
+    take("lab/pc", others)
+    for other in others:
+        other.join()
+    assert taken == [1, 0, 0]
     store.close()
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import zlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
@@ -41,6 +42,9 @@ GIVEN_BACK_MS = 24 * 3_600_000
 gave them back: it could else take and give back all that is ordered, for as long as it likes."""
 HELD_S = 300.0
 """For so long one of them holds a job, however often it renews: ten times what it takes at once."""
+
+_ACCOUNT_LOCK = 0x70616C75
+"""Any constant: names, with an account, the advisory lock of PostgreSQL under which that takes jobs."""
 
 Kind = JobKind | Literal["audit"]
 """Of a job as the arena knows it: to workers an audit is a pair like others."""
@@ -108,7 +112,11 @@ def take(
     all workers of its account, with what they gave back (`GIVEN_BACK_MS`), and can renew them for `HELD_S`: what it
     took would else be played by nobody.
     """
-    count = count if trusted else min(count, ACCOUNT_JOBS - _count_held(connection, worker, now_ms))
+    if not trusted:
+        if connection.dialect.name == "postgresql":  # where two of an account could count at the same time
+            own = zlib.crc32(account_of(worker).encode()) - 2**31
+            connection.execute(select(func.pg_advisory_xact_lock(_ACCOUNT_LOCK, own)))
+        count = min(count, ACCOUNT_JOBS - _count_held(connection, worker, now_ms))
     query = select(jobs).where(_ready(worker, games, trusted)).order_by(jobs.c.priority.desc(), jobs.c.id)
     rows = connection.execute(query.limit(max(count, 0)).with_for_update(skip_locked=True)).all()
     secret = secrets.token_hex(16)

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as QueueTimeoutError
 
@@ -65,7 +66,9 @@ def greet(
     now = {"last_seen_ms": now_ms, "platform": json.dumps(about, sort_keys=True), "trusted": trusted, "jobs": count}
     if connection.execute(update(workers).where(workers.c.name == name).values(now)).rowcount == 0:
         new = {"name": name, "isolation": "unknown", "first_seen_ms": now_ms, "matches": 0}  # its first match tells
-        connection.execute(insert(workers).values(now | new))
+        insert: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+        same = insert(workers).values(now | new)  # of whom another connection may have heard in this instant
+        connection.execute(same.on_conflict_do_update(index_elements=["name"], set_=now))
         own = select(workers.c.name).where(workers_with(name)).order_by(workers.c.last_seen_ms.desc(), workers.c.name)
         connection.execute(delete(workers).where(workers.c.name.in_(own.offset(ACCOUNT_WORKERS))))
 
