@@ -428,6 +428,15 @@ def test_a_worker_is_called_account_and_name_so_that_no_account_is_taken_for_sev
     assert served.post("take", {"worker": "lab/pc", "about": {}})[0] == 200
 
 
+def test_a_worker_with_a_long_name_gets_work_or_is_told_that_it_is_too_long(served: Served) -> None:
+    assert len(served.source(worker="w" * 64).take()) == 1
+    with served.store.write() as connection:
+        create_account(connection, "university-of-somewhere-else-again")
+        token = issue_token(connection, "university-of-somewhere-else-again", "pc", ("runner",))
+    status, answer = served.post("hello", {"worker": "w" * 64, "about": {}}, token)
+    assert (status, answer["code"]) == (422, "long_name") and "a worker's name 96 at the most" in answer["error"]
+
+
 def test_a_lease_that_was_lost_is_told_apart_from_other_refusals(served: Served) -> None:
     source = served.source()
     (lease,) = source.take()

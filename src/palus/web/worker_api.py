@@ -46,6 +46,9 @@ MAX_PARTS = 100_000
 REPORTS_BYTES = 64 << 20
 """Of an account's reports that come in, or are looked at, at the same time."""
 
+LONGEST_NAME = 96
+"""Of a worker, with its account: as long as the database keeps it."""
+
 JobId = Annotated[int, Field(ge=1, le=2**53)]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 Secret = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -64,8 +67,9 @@ class Hello(Shape):
 
 
 class Wanted(Hello):
-    """A worker asks for so many jobs."""
+    """A worker asks for so many jobs, under its full name."""
 
+    worker: str = Field(pattern=rf"^[A-Za-z0-9._/-]{{1,{LONGEST_NAME}}}$")
     jobs: int = Field(1, ge=1, le=MOST_JOBS)
 
 
@@ -185,6 +189,11 @@ def make_worker_router(store: Store, settings: ArenaSettings) -> APIRouter:
                 422, "no_name", f"{body.worker} is no name of a worker; give one that does not end with a slash."
             )
         name = f"{request.state.runner}/{own}"
+        if len(name) > LONGEST_NAME:
+            sentence = (
+                f"{name} has {len(name)} characters, and a worker's name {LONGEST_NAME} at the most, its account's"
+            )
+            raise fault(422, "long_name", f"{sentence} included; give it a shorter one with --name.")
         if not games_of(body.said):
             sentence = f"The games there are other builds than this arena's; install palus {__version__} there."
             raise fault(422, "another_build", sentence)
