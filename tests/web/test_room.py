@@ -211,6 +211,16 @@ def test_it_keeps_the_pace_of_the_game(open_room: Any) -> None:
         assert time.monotonic() - started > 0.9  # ten decisions after the first take a second, never less
 
 
+def test_a_match_that_the_store_cannot_serve_ends_with_a_reason(store: Store, open_room: Any) -> None:
+    enter(store, "ada/lost", "accepted")  # whose file is not there
+    _, address = open_room()
+    with connect(address) as socket:
+        answer = begin(socket, blue="ada/lost")
+        assert (answer["type"], answer["code"]) == ("refused", "broken") and "cannot read what" in answer["reason"]
+        with pytest.raises(ConnectionClosedOK):
+            socket.recv(timeout=PATIENCE_S)
+
+
 def test_a_pause_stops_the_match_and_choices_reach_it(open_room: Any) -> None:
     _, address = open_room(celebration_s=0.0)
     with connect(address, open_timeout=PATIENCE_S) as socket:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 from pydantic import Field, ValidationError
 from sqlalchemy import func, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.entries import entity_of
@@ -34,6 +36,8 @@ from palus.web.api.router import FAULTS, Env
 from palus.web.live import RoomLimits, play_live
 from palus.web.security import fault
 from palus.web.shapes import Shape
+
+logger = logging.getLogger(__name__)
 
 MAX_SEED = 2**53 - 1
 FIRST_WORD_S = 10.0
@@ -167,6 +171,10 @@ def make_room_router(answers: Answers, places: Rooms) -> APIRouter:
                 await socket.send_text(error.refused.model_dump_json())
             except (ArenaError, EnvError) as error:
                 await socket.send_text(Refused(code="broken", reason=str(error)).model_dump_json())
+            except (PalusError, SQLAlchemyError) as error:  # which is about the arena's own files and database
+                logger.warning("a match in the demo room broke off: %s", error)
+                reason = "The arena cannot read what this match needs. Try again in a minute, or choose another player."
+                await socket.send_text(Refused(code="broken", reason=reason).model_dump_json())
             await socket.close()
 
     return router
