@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from arena_records import sha
 
 from palus.arena.ladder import queue as orders
+from palus.arena.ladder import scheduler
 from palus.arena.ladder.discovery import Entry, Sweep
 from palus.arena.ladder.entries import decide, take_in
 from palus.arena.ladder.matchmaking import draw_round
-from palus.arena.ladder.scheduler import Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.models.entity import Entity
 from palus.store import open_store
+from palus.store.engine import DATABASE_FILE
 
 
 def test_everybody_plays_once_and_an_odd_model_sits_out() -> None:
@@ -51,7 +56,15 @@ def test_models_of_one_owner_do_not_meet_and_the_house_s_do() -> None:
     assert draw_round([("random", 1.0, None), ("chaser", 2.0, None)], 10, rng) == [("random", "chaser")]
 
 
-def test_a_round_orders_no_match_between_models_of_one_owner(tmp_path: Path) -> None:
+def test_a_round_orders_no_match_between_models_of_one_owner_and_keeps_nobody_from_writing_while_it_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drawn(*served: Any) -> list[tuple[str, str]]:
+        with contextlib.closing(sqlite3.connect(tmp_path / "arena" / DATABASE_FILE, timeout=0)) as other:
+            other.execute("BEGIN IMMEDIATE")
+        return draw_round(*served)
+
+    monkeypatch.setattr(scheduler, "draw_round", drawn)
     store, env, repos = open_store(tmp_path / "arena"), "SoccerTwos", ("ann/a", "ann/b", "ann/c", "ann/d", "bob/e")
     entities = [Entity(sha(repo), repo, sha(repo)[:40], ((env, sha(repo)),)) for repo in repos]
     sweep = Sweep("hub", env, tuple(Entry(entity, 5) for entity in entities), frozenset(repos))
@@ -59,7 +72,7 @@ def test_a_round_orders_no_match_between_models_of_one_owner(tmp_path: Path) -> 
         take_in(connection, sweep, {}, now_ms=1)
         for entity in entities:
             decide(connection, env, entity.sha256, None, {"computation": entity.sha256, "p99_ms": 0.1}, now_ms=2)
-    Scheduler(store, ArenaSettings(mode="rounds"), [], seed=0).tick()
+    scheduler.Scheduler(store, ArenaSettings(mode="rounds"), [], seed=0).tick()
     with store.read() as connection:
         (payload,) = map(json.loads, orders.open_payloads(connection, "pair", env))
     assert [contender["repo"] for contender in payload["contenders"]] == ["ann/a", "bob/e"]

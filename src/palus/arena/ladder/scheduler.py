@@ -249,18 +249,18 @@ class Scheduler:
             played = connection.scalar(select(func.max(matches.c.seq)).where(matches.c.env == env)) or 0
             if (connection.scalar(select(intake.c.upto_seq).where(intake.c.env == env)) or 0) < played:
                 return  # another process still rates the last round
-        with self._store.write() as connection:
             ranked = entries.read_lineup(connection, env, repos_per_owner=self._settings.repos_per_owner).ranked
             columns = select(ratings.c.sha256, ratings.c.elo).where(ratings.c.env == env)
             elo: dict[str, float] = {row.sha256: row.elo for row in connection.execute(columns)}
-            # As the reference lists them: rated models by rating, then the new ones in the order of their arrival.
-            lineup = sorted(ranked, key=lambda sha256: (sha256 not in elo, -elo.get(sha256, 0.0)))
-            owners = {sha256: entrant.owner for sha256, entrant in ranked.items() if entrant.house is None}
-            served = [(sha256, elo.get(sha256, START), owners.get(sha256)) for sha256 in lineup]
-            payloads = {}
-            for i, (a, b) in enumerate(draw_round(served, self._settings.round_neighbours, self._rng)):
-                order = self._order(env, ranked[a], ranked[b], number)
-                payloads[f"{prefix}{number}:{i}"] = queue.PRIORITY_LADDER, order.to_payload()
+        # As the reference lists them: rated models by rating, then the new ones in the order of their arrival.
+        lineup = sorted(ranked, key=lambda sha256: (sha256 not in elo, -elo.get(sha256, 0.0)))
+        owners = {sha256: entrant.owner for sha256, entrant in ranked.items() if entrant.house is None}
+        served = [(sha256, elo.get(sha256, START), owners.get(sha256)) for sha256 in lineup]
+        payloads = {}
+        for i, (a, b) in enumerate(draw_round(served, self._settings.round_neighbours, self._rng)):
+            order = self._order(env, ranked[a], ranked[b], number)
+            payloads[f"{prefix}{number}:{i}"] = queue.PRIORITY_LADDER, order.to_payload()
+        with self._store.write() as connection:
             queue.enqueue(connection, "pair", payloads, now_ms=now_ms())
 
     def _order(self, env: str, a: Entity, b: Entity, round_number: int | None = None) -> Unit:
