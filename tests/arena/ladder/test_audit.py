@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -285,6 +286,18 @@ def test_a_runner_that_favours_a_player_or_lets_matches_fail_is_suspected() -> N
     assert found.p_value < 1e-9 and "scored" in found.sentence
     (found,) = [s for s in suspicions(games("x", 2000, 0.5, 1) + games("bad", 200, 0.5, 2, 0.3)) if s.worker == "bad"]
     assert "forfeited or void" in found.sentence
+
+
+def test_all_matches_are_looked_through_once_however_many_accounts_there_are() -> None:
+    class Passed(list[RatedMatch]):
+        times = 0
+
+        def __iter__(self) -> Iterator[RatedMatch]:
+            self.times += 1
+            return super().__iter__()
+
+    matches = Passed(match for k in range(20) for match in games(f"w{k}", 60, 0.5 if k else 0.99, k))
+    assert [found.worker for found in suspicions(matches)] == ["w0"] and matches.times == 2
 
 
 def test_few_games_are_no_evidence() -> None:

@@ -55,16 +55,29 @@ class Suspicion:
     sentence: str
 
 
+@dataclass(frozen=True)
+class _Tally:
+    """What some matches add up to. played, points: by pair, of those that count, and of the first of the pair. failed:
+    how many were forfeited or void."""
+
+    played: Counter[tuple[str, str]]
+    points: defaultdict[tuple[str, str], float]
+    failed: int
+    count: int
+
+
 def suspicions(matches: Sequence[RatedMatch]) -> list[Suspicion]:
     """Runners with at least 50 matches, when the others have as many, whose results differ; the surest first."""
-    by_worker = Counter(match.worker for match in matches)
+    by_worker: defaultdict[str, list[RatedMatch]] = defaultdict(list)
+    for match in matches:
+        by_worker[match.worker].append(match)
+    everybody = _tally(matches)
     found = []
-    for worker, count in sorted(by_worker.items()):
-        if count < MIN_MATCHES or len(matches) - count < MIN_MATCHES:
+    for worker, mine in sorted(by_worker.items()):
+        if len(mine) < MIN_MATCHES or len(matches) - len(mine) < MIN_MATCHES:
             continue
-        mine = [match for match in matches if match.worker == worker]
-        rest = [match for match in matches if match.worker != worker]
-        tests = [*_score_tests(mine, rest), _forfeit_test(mine, rest)]
+        own = _tally(mine)
+        tests = [*_score_tests(mine, own, everybody), _forfeit_test(own, everybody)]
         chi_square, what = max(tests)
         p_value = min(1.0, len(tests) * math.erfc(math.sqrt(chi_square / 2.0)))
         if p_value < SUSPECT_LEVEL:
@@ -72,19 +85,30 @@ def suspicions(matches: Sequence[RatedMatch]) -> list[Suspicion]:
     return sorted(found, key=lambda suspicion: suspicion.p_value)
 
 
-def _score_tests(mine: Sequence[RatedMatch], rest: Sequence[RatedMatch]) -> list[tuple[float, str]]:
+def _tally(matches: Sequence[RatedMatch]) -> _Tally:
+    played: Counter[tuple[str, str]] = Counter()
+    points: defaultdict[tuple[str, str], float] = defaultdict(float)
+    failed = 0
+    for match in matches:
+        failed += match.result in ("forfeit1", "forfeit2", "void")
+        if (scored := match.points) is not None:
+            played[match.pair] += 1
+            points[match.pair] += scored
+    return _Tally(played, points, failed, len(matches))
+
+
+def _score_tests(mine: Sequence[RatedMatch], own: _Tally, everybody: _Tally) -> list[tuple[float, str]]:
     """Per player: (chi-square, what is odd)."""
-    expected = _shares(rest)
-    times = Counter(match.pair for match in mine if match.points is not None)
     excess: defaultdict[str, float] = defaultdict(float)
     variance: defaultdict[str, float] = defaultdict(float)
+    expected = {pair: _share(pair, own, everybody) for pair in own.played}
     for match in mine:
         pair, points = match.pair, match.points
         if points is None:
             continue
-        share, known = expected.get(pair, (0.5, _PRIOR_GAMES))
+        share, known = expected[pair]
         # The matches of a mirrored pair may end alike, which doubles the variance; the prediction is unsure as well.
-        spread = 2.0 * share * (1.0 - share) * (1.0 + times[pair] / known)
+        spread = 2.0 * share * (1.0 - share) * (1.0 + own.played[pair] / known)
         for player, surplus in zip(pair, (points - share, share - points), strict=True):
             excess[player] += surplus
             variance[player] += spread
@@ -97,27 +121,19 @@ def _score_tests(mine: Sequence[RatedMatch], rest: Sequence[RatedMatch]) -> list
     ]
 
 
-def _shares(matches: Sequence[RatedMatch]) -> dict[tuple[str, str], tuple[float, float]]:
-    """By pair: (expected share of its first player, number of matches that this rests on)."""
-    played: Counter[tuple[str, str]] = Counter()
-    points: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for match in matches:
-        if match.points is not None:
-            played[match.pair] += 1
-            points[match.pair] += match.points
-    shares = {}
-    for pair, count in played.items():
-        share = (points[pair] + 0.5 * _PRIOR_GAMES) / (count + _PRIOR_GAMES)
-        shares[pair] = (min(max(share, _SURE), 1.0 - _SURE), count + _PRIOR_GAMES)
-    return shares
+def _share(pair: tuple[str, str], own: _Tally, everybody: _Tally) -> tuple[float, float]:
+    """By the matches of the rest: (expected share of the first of a pair, number of matches that this rests on)."""
+    known = everybody.played[pair] - own.played[pair] + _PRIOR_GAMES
+    share = (everybody.points[pair] - own.points[pair] + 0.5 * _PRIOR_GAMES) / known
+    return min(max(share, _SURE), 1.0 - _SURE), known
 
 
-def _forfeit_test(mine: Sequence[RatedMatch], rest: Sequence[RatedMatch]) -> tuple[float, str]:
+def _forfeit_test(own: _Tally, everybody: _Tally) -> tuple[float, str]:
     """Chi-square of the 2x2 table of matches that were played to the end and those that were not."""
-    failed = [sum(match.result in ("forfeit1", "forfeit2", "void") for match in matches) for matches in (mine, rest)]
-    all_of = np.array([len(mine), len(rest)])
+    failed = np.array([own.failed, everybody.failed - own.failed])
+    all_of = np.array([own.count, everybody.count - own.count])
     table = np.stack([failed, all_of - failed])
     table = table[table.any(axis=1)]
     expected = np.maximum(np.outer(table.sum(axis=1), all_of) / all_of.sum(), 1.0)
     chi_square = float((np.square(table - expected) / expected).sum())
-    return chi_square, f"{failed[0]} of {len(mine)} matches were forfeited or void"
+    return chi_square, f"{own.failed} of {own.count} matches were forfeited or void"
