@@ -9,7 +9,7 @@ import onnx
 import pytest
 from helpers import SOCCER
 from hostile import Model, sensitive, stock
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from palus.arena.models.computation import computation_of
 from palus.arena.models.policy_graph import read_policy
@@ -126,3 +126,22 @@ def test_what_it_computes_does(change: Callable[[Model], None]) -> None:
     model = base()
     change(model)
     assert computation(model) != computation(base())
+
+
+def test_nodes_that_leave_outputs_out_may_stand_in_any_order() -> None:
+    weights = {"w": np.ones((1, 6, 3), np.float32), "r": np.ones((1, 6, 2), np.float32), "s": np.zeros((1, 1, 2))}
+    stored = [numpy_helper.from_array(values.astype(np.float32), name) for name, values in weights.items()]
+    wholes = [
+        helper.make_node("GRU", ["x", "w", "r", "", "", "s"], ["", name], hidden_size=2, linear_before_reset=before)
+        for name, before in (("a", 0), ("b", 1))
+    ]
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 3])
+    out = helper.make_tensor_value_info("out", TensorProto.FLOAT, [2, 1, 2])
+    hashes = set()
+    for nodes in (wholes, wholes[::-1]):
+        joined = [*nodes, helper.make_node("Concat", ["a", "b"], ["out"], axis=0)]
+        model = helper.make_model(helper.make_graph(joined, "two", [given], [out], stored), ir_version=7)
+        model.opset_import[0].version = 12
+        onnx.checker.check_model(model)
+        hashes.add(computation_of(model.SerializeToString()))
+    assert len(hashes) == 1

@@ -34,7 +34,8 @@ def computation_of(data: bytes) -> str:
         kind = node.op_type
         if kind == "Softmax" and opset >= _ONE_AXIS and ranks.get(node.output[0]) != 2:
             kind = "Softmax along one axis"
-        values |= zip(node.output, _outputs(node, kind, [values[name] for name in node.input], opset), strict=True)
+        outputs = zip(node.output, _outputs(node, kind, [values[name] for name in node.input], opset), strict=True)
+        values |= {name: computed for name, computed in outputs if name}  # "" is an output that is left out
     return _digest("model", *(part for output in model.graph.output for part in (output.name, values[output.name])))
 
 
