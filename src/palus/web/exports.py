@@ -63,7 +63,7 @@ MATCH_COLUMNS = {
     "replay_sha256": "VARCHAR",
     "hash": "VARCHAR",
 }
-"""Columns of matches.* and their types in Parquet. seed is text: it has 64 bits, JSON's numbers do not. *_score:
+"""Columns of matches.* and their types in Parquet. seed is text, which every reader of JSON keeps whole. *_score:
 what the game counts, as of `ArenaGame.score_word`."""
 
 _FIRST = (

@@ -36,7 +36,7 @@ PAIR_KEY = "pair:"
 PRUNED_AT_ONCE = 5000
 
 ACCOUNT_JOBS = 1000
-"""That the workers of one account, unless they are trusted, hold at once."""
+"""That the workers of one account, unless they are trusted, hold at once, with what they gave back."""
 GIVEN_BACK_MS = 24 * 3_600_000
 """Pairs that were ordered within so long count as held, too, while they wait for trusted workers because the account
 gave them back: it could else take and give back all that is ordered, for as long as it likes."""
