@@ -202,6 +202,18 @@ def test_a_forfeit_is_believed_where_it_happens_again_and_only_there(tmp_path: P
     assert late.ok is False and not late.forged and "answers now" in late.sentence  # or its machine was busy
 
 
+def test_a_model_that_fails_in_an_audit_covers_nobody_else(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    honest = report_of(store, "w", contender("ann/a", stock()), house("random"))[0]
+    speaker = contender("eve/g", gossip())
+    store.blobs.put(*speaker.models)
+    sides = replace(honest.sides[0], entity=replace(speaker, models=())), honest.sides[1]
+    assert verify_record(store, replace(honest, sides=sides)).ok is None
+    other = replace(sides[1], entity=house("ball-chaser"))
+    found = verify_record(store, replace(honest, sides=(sides[0], other)))
+    assert found.forged and "palus/ball-chaser would not have taken" in found.sentence
+
+
 def test_an_audit_suspends_a_forger_with_its_account_and_looks_at_every_forfeit_from_elsewhere(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     a, b = house("ball-chaser"), house("random")

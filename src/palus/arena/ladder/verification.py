@@ -137,11 +137,6 @@ def _judge(record: LogRecord, again: Replayed, said: Sequence[Testimony], shown:
         return Verification(record.id, False, f"match {record.id} {fault}", forged=True)
     if shown is not None and not _is_shown(shown, again):
         return Verification(record.id, False, f"the replay of match {record.id} shows another match", forged=True)
-    repos = [side.entity.repo for side in record.sides]
-    for repo, own, forfeit in zip(repos, said, ("forfeit1", "forfeit2"), strict=True):
-        failed_there = record.result in (forfeit, "void")
-        if own.failed == "engine" or (own.failed and not failed_there):
-            return _unchecked(record, f"the process of {repo} failed here ({own.failed})")
     strange = [(side.entity, own) for side, own in zip(record.sides, said, strict=True) if own.strange]
     for entity, own in sorted(strange, key=lambda pair: pair[1].is_unsteady):
         repo = entity.repo
@@ -151,6 +146,11 @@ def _judge(record: LogRecord, again: Replayed, said: Sequence[Testimony], shown:
         if not own.failed:
             sentence = f"match {record.id}: {repo} would not have taken {own.strange} of its {own.choices} choices"
             return Verification(record.id, False, sentence, forged=True)
+    repos = [side.entity.repo for side in record.sides]
+    for repo, own, forfeit in zip(repos, said, ("forfeit1", "forfeit2"), strict=True):
+        failed_there = record.result in (forfeit, "void")
+        if own.failed == "engine" or (own.failed and not failed_there):
+            return _unchecked(record, f"the process of {repo} failed here ({own.failed})")
     ending = _ending(again, said)
     if ending == (record.result, tuple(record.score), record.duration_ticks):
         rounded = sum(own.rounded for own in said)
