@@ -230,7 +230,12 @@ def test_a_worker_gets_no_game_of_which_it_has_another_build(store: Store) -> No
 def test_reports_survive_the_network(store: Store) -> None:
     scheduler(store).tick()
     sent = report(store, take(store))
-    assert from_json(to_json(sent)) == sent
+    taken = from_json(to_json(sent))
+    assert isinstance(taken, UnitReport) and from_json(to_json(taken)) == taken
+    sides = [tuple(replace(side, entropy=None) for side in result.sides) for result in sent.results]
+    assert [result.sides for result in taken.results] == sides
+    assert [replace(result, sides=()) for result in taken.results] == [replace(r, sides=()) for r in sent.results]
+    assert [(match.replay, match.actions) for match in taken.matches] == [(m.replay, m.actions) for m in sent.matches]
     with pytest.raises(ArenaError, match="not a report"):
         from_json({"games": [{}]})
 
