@@ -55,6 +55,18 @@ def test_why_a_run_ended_is_told_where_its_log_takes_nothing(tmp_path: Path) -> 
         assert not process.ending.crashed and "nothing to resume" in process.ending.failure
 
 
+def test_a_run_that_can_write_neither_its_log_nor_its_lock_is_not_tried_again(tmp_path: Path) -> None:
+    run = load_run("debug", [f"checkpoint_settings.results_dir={tmp_path}"])
+    (tmp_path / "log").mkdir()
+    with training(run, tmp_path / "log", resume=True, trust=NOBODY) as process:
+        assert process.wait(120)
+        reason = f"{tmp_path / 'log'}: could not be written (Is a directory); check who may write there."
+        assert process.ending == Ending(reason)
+    (tmp_path / ".lock").mkdir()
+    ending = apart._ended(run, False, NOBODY, None)
+    assert ending == Ending(f"{tmp_path / '.lock'}: could not be written (Is a directory); check who may write there.")
+
+
 WILD = """
 behaviors:
   MenuToy:

@@ -307,6 +307,18 @@ def test_a_damaged_status_is_begun_anew(folder):
     assert [c["steps"] for c in status(folder)["Game"]["checkpoints"]] == [200]
 
 
+def test_a_file_that_cannot_be_removed_is_told_in_a_sentence(folder):
+    """Here a folder is in its place."""
+    record(folder, 100)
+    (folder.of("Game") / "Game-100.onnx").unlink()
+    (folder.of("Game") / "Game-100.onnx").mkdir()
+    (folder.of("Game") / ".Game-100.onnx.k3_9xq0a.part").mkdir()
+    folder.save({})
+    for take in (lambda: record(folder, 200, keep=1), RunFolder(folder.root, ["Game"]).load, folder.clear):
+        with pytest.raises(StorageError, match=r"Game-100\.onnx.*: could not be removed .*have its folder writable"):
+            take()
+
+
 def test_lessons_and_ratings_that_are_none_are_not_taken_from_a_status(folder):
     folder.status.parent.mkdir()
     lessons = {"a": {"lesson_num": 2}, "b": {"lesson_num": -1}, "c": {"lesson_num": "high"}, "d": {}, "e": 3}

@@ -267,6 +267,22 @@ def test_what_a_disk_refused_and_nobody_needs_any_more_is_held_no_longer(tmp_pat
     parts.close()
 
 
+def test_an_old_snapshot_that_cannot_be_removed_ends_no_training(tmp_path):
+    lines, own = [], [f"behaviors.SoccerTwos.{key}" for key in ("self_play.save_steps=256", "self_play.window=1")]
+    parts = Run(debug_run(tmp_path, *own), log=lambda level, text: lines.append(text))
+    with parts.report:
+        parts.iterate()
+        parts.save()
+        newest = parts.saving.find(parts.league.snapshot_count - 1)
+        newest.unlink()
+        newest.mkdir()
+        parts.iterate()
+        parts.passed = {"SoccerTwos": -1}
+        parts.save_if_due()
+    assert any(f"{newest}: could not be removed" in text and "Training goes on" in text for text in lines)
+    parts.close()
+
+
 def test_a_run_does_not_begin_where_its_first_snapshot_is_refused(tmp_path):
     (tmp_path / "debug" / "SoccerTwos").mkdir(parents=True)
     (tmp_path / "debug" / "SoccerTwos" / "snapshots").touch()

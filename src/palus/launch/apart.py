@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
@@ -179,32 +179,42 @@ def _train(run: RunFile, log: Path, resume: bool, trust: Trust, tell: Connection
     """In the child: train, and say how it ended."""
     os.setsid()  # Ctrl-C in the terminal is for the sweep, which passes on what it means
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # which the server blocks
-    with log.open("ab", buffering=0) as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
+    try:
+        with log.open("ab", buffering=0) as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+    except OSError as error:  # as the next process would find it
+        tell.send(Ending(f"{log}: could not be written ({error.strerror or error}); check who may write there."))
+        return
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    tell.send(_ended(run, resume, trust, berth))
+
+
+def _ended(run: RunFile, resume: bool, trust: Trust, berth: Berth | None) -> Ending:
+    """Train, to the end."""
     folder = Path(run.checkpoint_settings.results_dir)
     folder = folder if berth is None else folder / run.checkpoint_settings.run_id
-    with claimed(folder, 0.0 if berth is None else PATIENCE_S) as free:
+    with ExitStack() as kept_out:
+        try:
+            free = kept_out.enter_context(claimed(folder, 0.0 if berth is None else PATIENCE_S))
+        except StorageError as error:
+            return Ending(str(error))
         if not free:
-            tell.send(Ending(f"{folder}: another process trains in this folder"))
-            return
+            return Ending(f"{folder}: another process trains in this folder")
         from palus.train import train
 
         try:
             if berth is not None:
                 resume = found(berth, folder)
         except PalusError as error:
-            tell.send(Ending(str(error), crashed=isinstance(error, StorageError)))
-            return
+            return Ending(str(error), crashed=isinstance(error, StorageError))
         try:
             train(run, resume=resume, force=not resume, trust=trust, berth=berth)
         except PalusError as error:
-            tell.send(Ending(str(error), isinstance(error, DivergenceError), isinstance(error, SupersededError)))
             with suppress(OSError):  # the disk that ended it may be that of the log
                 print(f"error: {error}", file=sys.stderr, flush=True)
-        else:
-            tell.send(Ending())
+            return Ending(str(error), isinstance(error, DivergenceError), isinstance(error, SupersededError))
+    return Ending()
 
 
 def _end_with_parent() -> None:

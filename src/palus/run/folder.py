@@ -35,7 +35,7 @@ import torch
 
 from palus import __version__
 from palus.errors import CheckpointError, ExistingRunError, StorageError
-from palus.files import is_file_name, locked_if_it_can_be, make_folder, whole_name, write_atomically, write_text
+from palus.files import is_file_name, locked_if_it_can_be, make_folder, remove, whole_name, write_atomically, write_text
 from palus.run.tensors import array_of, read_tensors
 
 FORMAT = 2
@@ -82,13 +82,13 @@ class OwnFiles:
         return path
 
     def remove_all(self) -> None:
-        """Delete every file of the list, the folders that this empties, and the list."""
+        """Delete every file of the list, the folders that this empties, and the list. Raises StorageError."""
         top = self.root.resolve()
         listed = [self.root / name for name in self._names]
         files = [path for path in listed if path.parent.resolve().is_relative_to(top)]  # not through a linked folder
         self.remove_unfinished()
         for path in [*files, self._list]:
-            path.unlink(missing_ok=True)
+            remove(path)
         folders = {folder for path in files for folder in path.parents if self.root in folder.parents}
         for folder in sorted(folders, key=lambda f: len(f.parts), reverse=True):
             if folder.is_dir() and not any(folder.iterdir()):
@@ -96,7 +96,7 @@ class OwnFiles:
         self._names = set()
 
     def remove_unfinished(self) -> None:
-        """Delete what kills have left of files of the list (`palus.files.write_atomically`)."""
+        """Delete what kills have left of files of the list (`palus.files.write_atomically`). Raises StorageError."""
         top = self.root.resolve()
         beside: dict[Path, set[str]] = {}
         for name in self._names:
@@ -106,7 +106,7 @@ class OwnFiles:
                 continue
             for path in folder.glob(".*"):
                 if whole_name(path.name) in names:
-                    path.unlink(missing_ok=True)
+                    remove(path)
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
@@ -316,7 +316,7 @@ class RunFolder:
         if keep > 0:
             old = self._models(behavior)[:-keep]
             for model in old:
-                model.unlink(missing_ok=True)
+                remove(model)
             gone = {model.name for model in old}
             checkpoints = [c for c in checkpoints if Path(c["file_path"]).name not in gone][-keep:]
         entry["checkpoints"] = checkpoints

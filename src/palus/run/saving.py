@@ -138,15 +138,15 @@ class Saving:
         return None
 
     def prune(self, league: League, needed: set[int]) -> None:
-        """Delete snapshot files that the checkpoint just written does not need."""
+        """Delete snapshot files that the checkpoint just written does not need. Raises StorageError."""
         for trainee in self.trainees:
             for snapshot in range(league.snapshot_count):  # its own ones, whatever else lies there
                 if snapshot not in needed:
-                    self.path(trainee, snapshot).unlink(missing_ok=True)
+                    remove(self.path(trainee, snapshot))
         met = {visitor_path(self.folder.root, member.name) for member in league.members if member.learner is not None}
         for path in self.folder.owned("league/visitors/*.npz"):
             if path not in met:
-                path.unlink(missing_ok=True)
+                remove(path)
 
     def keep_best(self, trainee: Trainee, report: Report) -> None:
         """Write best.npz when the mean score of a policy's recent episodes is a new record.
