@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from multiprocessing import forkserver
+from multiprocessing import Pipe, forkserver
 from pathlib import Path
 
 import pytest
@@ -65,6 +65,15 @@ def test_a_run_that_can_write_neither_its_log_nor_its_lock_is_not_tried_again(tm
     (tmp_path / ".lock").mkdir()
     ending = apart._ended(run, False, NOBODY, None)
     assert ending == Ending(f"{tmp_path / '.lock'}: could not be written (Is a directory); check who may write there.")
+
+
+def test_a_run_whose_parent_was_killed_ends_without_a_word() -> None:
+    told, tell = Pipe(duplex=False)
+    told.close()
+    apart._say(tell, Ending())
+    told, tell = Pipe(duplex=False)
+    apart._say(tell, Ending("it was asked to"))
+    assert told.recv() == Ending("it was asked to")
 
 
 WILD = """

@@ -184,10 +184,15 @@ def _train(run: RunFile, log: Path, resume: bool, trust: Trust, tell: Connection
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
     except OSError as error:  # as the next process would find it
-        tell.send(Ending(f"{log}: could not be written ({error.strerror or error}); check who may write there."))
+        _say(tell, Ending(f"{log}: could not be written ({error.strerror or error}); check who may write there."))
         return
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    tell.send(_ended(run, resume, trust, berth))
+    _say(tell, _ended(run, resume, trust, berth))
+
+
+def _say(tell: Connection, ending: Ending) -> None:
+    with suppress(OSError):  # whoever started it is gone
+        tell.send(ending)
 
 
 def _ended(run: RunFile, resume: bool, trust: Trust, berth: Berth | None) -> Ending:
