@@ -226,6 +226,18 @@ def test_a_restored_league_goes_on_as_if_it_had_never_stopped(options: dict[str,
     assert go_on(one) == go_on(two)
 
 
+def test_a_league_that_counts_otherwise_from_now_on_meets_its_newest_snapshots_until_the_next_swap() -> None:
+    settings = {"save_steps": 60, "team_change": 10**6}
+    one, two = (Drive(league(TWO_ON_ONE, **settings, counting=c)) for c in ("matches", "reference"))
+    one.advance({0: 70}, {"Goalie": 35})
+    two.league.load_state_dict(json.loads(json.dumps(one.league.state_dict())))
+    assert [pool.window for pool in two.league.pools.values()] == [[0, 2], [1]]
+    assert two.league.cast(0) == (Seat(0, True), Seat(0, True), Seat(FROZEN + 1, False))
+    assert [set(pool.ghosts.values()) for pool in two.league.pools.values()] == [{2}, {1}]
+    two.steps = dict(one.steps)
+    assert two.advance({0: 61}, {"Goalie": 35}) == [3]  # at 131
+
+
 @pytest.mark.parametrize("learn", ["one_team", "all_teams"])
 def test_who_has_no_steps_to_do_never_learns(learn: Any) -> None:
     settings = SelfPlay(**GHOSTS)

@@ -448,6 +448,8 @@ class League:
             for name in _OF_POOLS:
                 setattr(pool, name, saved[policy][name])
             pool.ghosts = {int(side): ghost for side, ghost in pool.ghosts.items()}
+            if self.literal and not pool.ghosts and pool.window:  # it counted otherwise until now
+                pool.ghosts = dict.fromkeys(self.spec.sides, pool.window[-1])
         self.snapshots = {k: Snapshot(**snapshot) for k, snapshot in state["snapshots"]}
         self._drawn = {(a, b, c, d): (policy, at, n) for a, b, c, d, policy, at, n in state["drawn"]}
         self._begun = dict(state.get("begun", ()))  # not in those of older versions
