@@ -6,6 +6,8 @@
   <Behavior>/<Behavior>-<step>.onnx                               the last `keep_checkpoints` policies
   <Behavior>/policy.npz, best.npz                                 the newest policy, the best by `best_metric`
   <Behavior>/policy_<k>/                                          the same of each learner where there are several
+  <Behavior>/policy_<k>/hyperparameters.json                      what it learns with, of a population
+  <Behavior>/payoffs.json                                         self-play's results, in the first behavior's
   <Behavior>/snapshots/                                           opponents of self-play
   <Behavior>/events.out.tfevents.*                                TensorBoard
   run_logs/training_status.json                                   checkpoints and rating, as ML-Agents writes it
@@ -14,6 +16,7 @@
   league/league.json                                              self-play's snapshots, results and ratings
   league/visitors/                                                snapshots of the other runs of its league
   .palus-files                                                    which of all these palus wrote, and may remove
+  .lock                                                           of a league's run: held by the process that trains it
 """
 
 from __future__ import annotations
