@@ -126,6 +126,18 @@ def test_two_runs_of_one_id_do_not_train_at_once(folder, saved):
         second.refuse_existing(force=False)
 
 
+def test_a_folder_that_was_made_to_be_held_does_not_stay_empty(tmp_path):
+    made, there = (RunFolder(tmp_path / name, ["Game"]) for name in ("made", "there"))
+    there.root.mkdir()
+    for folder in (made, there):
+        with folder.held():
+            assert folder.root.is_dir()
+    assert not made.root.exists() and there.root.is_dir()
+    with made.held():
+        made.save({})
+    assert made.load() == {"format": 2}
+
+
 def everything(folder):
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 

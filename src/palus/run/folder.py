@@ -193,24 +193,14 @@ class RunFolder:
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Keep other runs out of the folder meanwhile; where it is not there it is made, and goes when it stays empty.
+        """Keep other runs out of the folder meanwhile; it is made where it is not there, and does not stay empty.
         Whether that can be done: some file systems have no locks, and training twice in one folder is then up to its
         user. Raises CheckpointError when another run is in it, StorageError."""
-        made = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
-        make_folder(self.root, "--results-dir")
-        try:
-            with self._locked() as is_locked:
-                yield is_locked
-        finally:
-            with suppress(OSError):  # nothing that a run has written in
-                for folder in made:
-                    folder.rmdir()
-
-    @contextmanager
-    def _locked(self) -> Iterator[bool]:
         if os.name == "nt":  # which opens no folders
             yield False
             return
+        made = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
+        make_folder(self.root, "--results-dir")
         try:
             folder = os.open(self.root, os.O_RDONLY)
         except OSError as error:
@@ -219,12 +209,16 @@ class RunFolder:
             ) from error
         try:
             is_free = locked_if_it_can_be(folder)
-            if is_free is False:
+            if is_free is False or not (self.root.is_dir() and os.path.samestat(os.fstat(folder), self.root.stat())):
+                made.clear()
                 raise CheckpointError(
                     f"{self.root}: a run of this id is training just now; wait for its end, or choose another --run-id."
                 )
             yield is_free is not None
         finally:
+            with suppress(OSError):  # where something is in it
+                for own in made:
+                    own.rmdir()
             os.close(folder)
 
     def _foreign(self) -> list[Path]:
