@@ -27,6 +27,9 @@ FLAGS = [
 PATIENCE_S = 60.0
 """The machine may be busy; nothing here measures speed."""
 
+AT_THE_END = "scrollY > 0 && Math.abs(scrollY + innerHeight - document.documentElement.scrollHeight) < 2"
+"""Whether a page is scrolled to its end, for `evaluate`: a key that is pressed on the way there is lost."""
+
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no chromium on PATH; install the system's package chromium"
 )

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from browsing import Tab, browsing, eventually, needs_axe, needs_browser, tabs
+from browsing import AT_THE_END, Tab, browsing, eventually, needs_axe, needs_browser, tabs
 from fastapi import APIRouter
 from sqlalchemy import insert, update
 from synthetic_arena import ENV, START_MS, SyntheticArena, sha_of
@@ -340,6 +340,11 @@ def test_the_match_page_says_what_the_record_says(visit: Callable[[str], Tab], s
     assert f"palus verify {match_id(1)}" in text
     assert "record intact" in text
     assert str(2**63 + 1) in text
+    tab.page.wait_for_selector(".palus .controls")
+    tab.page.get_by_role("link", name="bob/two").focus()
+    for key, there in (("End", AT_THE_END), ("Home", "scrollY === 0")):
+        tab.page.keyboard.press(key)
+        eventually(tab.page, lambda there=there: tab.page.evaluate(there), f"{key} scrolls")
     tab.page.get_by_role("link", name="The other leg").click()
     tab.page.wait_for_url(f"**/match?match={match_id(2)}")
     assert tab.complaints == []

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 import torch
-from browsing import AXE, eventually, needs_browser, tabs
+from browsing import AT_THE_END, AXE, eventually, needs_browser, tabs
 from fastapi.testclient import TestClient
 from tensorboardX import SummaryWriter
+from viewing import recording
 from web_server import serving
 
-from palus.arena.referee.replay import read_replay
+from palus.arena.referee.replay import encode_replay, read_replay
 from palus.cli.live import check_run
 from palus.errors import CheckpointError
 from palus.export.policy_file import PolicyFile, write_policy
@@ -272,6 +273,30 @@ def test_a_run_is_watched_while_it_trains_and_afterwards(browser: Any, tmp_path:
         tab.page.set_viewport_size({"width": 390, "height": 844})
         width = "document.documentElement.scrollWidth"
         eventually(tab.page, lambda: tab.page.evaluate(width) <= 390, "nothing wider than a phone")
+        assert tab.complaints == []
+
+
+@needs_browser
+def test_the_next_match_takes_the_place_of_the_one_before(client: TestClient, browser: Any) -> None:
+    with serving(client.app) as address, tabs(browser) as open_tab:  # type: ignore[arg-type]
+        tab = open_tab(address)
+        page, button = tab.page, tab.page.get_by_role("button", name="Watch now")
+        played = encode_replay([recording()])
+        page.route("**/match?against=itself", lambda route: route.fulfill(body=played))
+        button.press("Enter")
+        page.wait_for_selector(".stage-panel .controls")
+        page.wait_for_selector("button:text-is('Watch now'):enabled")
+        button.focus()
+        for key, there in (("End", AT_THE_END), ("Home", "scrollY === 0")):
+            page.keyboard.press(key)
+            eventually(page, lambda there=there: page.evaluate(there), f"{key} scrolls")
+        page.evaluate("document.querySelector('.stage-panel .palus').id = 'before'")
+        button.press("Enter")
+        page.wait_for_selector(".stage-panel .palus:not(#before) .controls")
+        page.locator(".stage-panel .stage").scroll_into_view_if_needed()
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press("?")  # a help that is on the page no more cannot be opened
+        assert page.get_by_role("dialog").is_visible()
         assert tab.complaints == []
 
 

@@ -7,8 +7,8 @@ export interface Command {
   /** How the help shows the keys. */
   readonly shown: string;
   readonly does: string;
-  /** Only where the page has the 3-D view. */
-  readonly solid?: true;
+  /** Of the 3-D view: opens it, or needs it open. */
+  readonly solid?: "opens" | "turns";
   run(viewer: Viewer): void;
 }
 
@@ -42,15 +42,15 @@ const COMMANDS: readonly Command[] = [
   command(["l"], "L", "Copy a link to this moment", (v) => void v.copyLink()),
   command(["x"], "X", "Full screen", (v) => void v.toggleFullscreen()),
   command(["v"], "V", "Record a video, or finish it", (v) => v.toggleFilm()),
+  { ...command(["d"], "D", "3-D view", (v) => void v.toggleSolid()), solid: "opens" },
   ...[
-    command(["d"], "D", "3-D view", (v) => void v.toggleSolid()),
     command(["["], "[", "3-D: turn to the left", (v) => v.turn(-TURN_DEGREES, 0)),
     command(["]"], "]", "3-D: turn to the right", (v) => v.turn(TURN_DEGREES, 0)),
     command(["PageUp"], "Page ↑", "3-D: look from higher up", (v) => v.turn(0, TURN_DEGREES)),
     command(["PageDown"], "Page ↓", "3-D: look from lower down", (v) => v.turn(0, -TURN_DEGREES)),
     command(["i"], "I", "3-D: closer", (v) => v.turn(0, 0, 1 / ZOOM_STEP)),
     command(["o"], "O", "3-D: farther away", (v) => v.turn(0, 0, ZOOM_STEP)),
-  ].map((made): Command => ({ ...made, solid: true })),
+  ].map((made): Command => ({ ...made, solid: "turns" })),
   command(["?", "h"], "?", "This help", (v) => v.showHelp()),
 ];
 
@@ -64,19 +64,21 @@ export function commandsOf({ scenery }: Pitch): readonly Command[] {
   return COMMANDS.toSpliced(after, 0, ...sensors);
 }
 
-/** Keys act on the page as a whole, except where an element needs them itself. */
-export function handleKeys(viewer: Viewer): void {
+/** Keys act on the page as a whole, except where an element needs them itself. Until `closed`. */
+export function handleKeys(viewer: Viewer, closed: AbortSignal): void {
   const commands = commandsOf(viewer.replay.pitch);
-  document.addEventListener("keydown", (event) => {
+  const act = (event: KeyboardEvent): void => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     const target = event.target as Element;
+    if (!viewer.takesKeysOf(target)) return;
     const pressesButton = target.matches("button, a, summary") && event.key === " ";
     if (pressesButton || target.matches("select, textarea, input:not([type=range])")) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     const name = event.shiftKey && key.startsWith("Arrow") ? `Shift+${key}` : key;
     const found = commands.find((candidate) => candidate.keys.includes(name));
-    if (!found || (found.solid && !viewer.canBeSolid)) return;
+    if (!found || (found.solid && !viewer.canBeSolid) || (found.solid === "turns" && !viewer.view.solid)) return;
     event.preventDefault();
     found.run(viewer);
-  });
+  };
+  document.addEventListener("keydown", act, { signal: closed });
 }

@@ -30,8 +30,8 @@ export interface LinkPlace {
   readonly key: string;
   read(): URLSearchParams;
   write(values: URLSearchParams): void;
-  /** Called when the reader opens another link on the same page. */
-  onOpened(listener: () => void): void;
+  /** Called when the reader opens another link on the same page, until `closed`. */
+  onOpened(listener: () => void, closed: AbortSignal): void;
 }
 
 const KEYS = ["t", "after", "rays", "swap", "follow", "trails", "colours", "orbit"] as const;
@@ -41,7 +41,7 @@ export function hashLink(): LinkPlace {
     key: "match",
     read: () => new URLSearchParams(location.hash.replace(/^#/, "")),
     write: (values) => history.replaceState(null, "", `#${values}`),
-    onOpened: (listener) => window.addEventListener("hashchange", listener),
+    onOpened: (listener, signal) => window.addEventListener("hashchange", listener, { signal }),
   };
 }
 
@@ -57,7 +57,7 @@ export function queryLink(): LinkPlace {
       for (const [name, value] of values) if (name !== key || value !== "1") query.set(name, value);
       history.replaceState(null, "", `?${query}`);
     },
-    onOpened: (listener) => window.addEventListener("popstate", listener),
+    onOpened: (listener, signal) => window.addEventListener("popstate", listener, { signal }),
   };
 }
 

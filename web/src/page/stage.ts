@@ -33,11 +33,27 @@ export class Stage {
   private solid: { readonly canvas: HTMLCanvasElement; readonly view: SolidView } | null = null;
   private target = { x: 0, z: 0 };
   private targetMoves = false;
+  private readonly observer = new ResizeObserver(() => this.fit());
+  private closed = false;
 
   constructor(private readonly listeners: Listeners) {
     this.root.append(this.flat);
     this.flat.addEventListener("click", () => listeners.onClick());
-    new ResizeObserver(() => this.fit()).observe(this.root);
+    this.observer.observe(this.root);
+  }
+
+  /** For good: frees the 3-D view, of which a browser keeps few. */
+  close(): void {
+    this.closed = true;
+    this.observer.disconnect();
+    this.solid?.view.close();
+  }
+
+  /** Whether its middle is on the screen. */
+  get inSight(): boolean {
+    const { top, height } = this.root.getBoundingClientRect();
+    const middle = top + height / 2;
+    return middle >= 0 && middle <= window.innerHeight;
   }
 
   /** The canvas that is seen now. */
@@ -51,7 +67,9 @@ export class Stage {
 
   /** Change to 3-D. Raises when the script cannot be had or the browser has no WebGL. */
   async showSolid(load: () => Promise<SolidModule>, orbit: Orbit): Promise<void> {
-    this.solid ??= this.makeSolid(await load());
+    const module = await load();
+    if (this.closed) return;
+    this.solid ??= this.makeSolid(module);
     this.look(orbit);
   }
 

@@ -39,6 +39,7 @@ export class Viewer {
   /** The moment shown is not the one after the last: the camera goes there at once. */
   private jumped = true;
   private shownLink = "";
+  private readonly closing = new AbortController();
   private readonly calm = window.matchMedia("(prefers-reduced-motion: reduce)");
   private readonly stage = new Stage({
     onChange: () => this.changed(),
@@ -62,9 +63,10 @@ export class Viewer {
     this.help = helpDialog(replay.pitch, this.canBeSolid);
     const { stage, notice, announcer, help } = this;
     this.parts = layOut(this, root, options.embedded, { stage: stage.root, notice: notice.root, announcer, help });
-    handleKeys(this);
-    options.link.onOpened(() => this.openLink());
-    this.calm.addEventListener("change", () => this.changed());
+    const { signal } = this.closing;
+    handleKeys(this, signal);
+    options.link.onOpened(() => this.openLink(), signal);
+    this.calm.addEventListener("change", () => this.changed(), { signal });
     this.openLink();
     this.stage.fit();
     everyFrame((seconds) => this.frame(seconds));
@@ -90,6 +92,19 @@ export class Viewer {
 
   get canBeSolid(): boolean {
     return this.options.loadSolid !== null;
+  }
+
+  /** For good: nothing is listened to or drawn any more, and a video of it is saved. */
+  close(): void {
+    this.closing.abort();
+    this.film.stop();
+    this.stage.close();
+  }
+
+  /** Whether a key that is pressed there is meant for the viewer: beside other content, only when no part of that has it. */
+  takesKeysOf(target: Element): boolean {
+    if (!this.options.embedded || this.root.contains(target)) return true;
+    return target === document.body && this.stage.inSight;
   }
 
   togglePlay(): void {
@@ -266,6 +281,7 @@ export class Viewer {
   }
 
   private frame(seconds: number): boolean {
+    if (this.closing.signal.aborted) return false;
     if (this.player.playing) {
       this.player.advance(seconds);
       this.dirty = true;

@@ -101,6 +101,7 @@ export class Game {
   close(): void {
     this.ended = true;
     this.connection.close();
+    this.stage.close();
     this.root.remove();
   }
 
@@ -198,10 +199,11 @@ export class Game {
   }
 
   private frame(seconds: number): boolean {
+    if (!this.root.isConnected) return false;
     this.clock?.advance(this.paused ? 0 : seconds, this.ended);
     this.draw(this.calm.matches ? Infinity : seconds);
     if (this.clock?.finished && this.match !== null && !this.told) this.tellResult(this.match.score);
-    return this.root.isConnected;
+    return true;
   }
 
   private draw(seconds: number): void {

@@ -12,6 +12,8 @@ export interface SolidView {
   /** CSS pixels of the canvas and device pixels per CSS pixel. */
   resize(width: number, height: number, pixelRatio: number): void;
   draw(moment: SolidMoment): void;
+  /** Gives back what it holds of the graphics card. */
+  close(): void;
 }
 
 export interface SolidModule {

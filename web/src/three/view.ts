@@ -67,6 +67,11 @@ export class SolidPitch implements SolidView {
     this.renderer.render(this.scene, this.eye);
   }
 
+  close(): void {
+    this.renderer.dispose();
+    this.renderer.forceContextLoss();
+  }
+
   private dress({ match: { pitch }, palette }: SolidMoment): void {
     if (this.palette === palette.id && this.pitch === pitch) return;
     this.palette = palette.id;

@@ -6,6 +6,7 @@ import { ask, LoadError } from "../site/data";
 import { box, field, select } from "../site/parts";
 import { placeholder } from "../site/shell";
 import { loadSolid } from "../site/solid";
+import type { Viewer } from "../page/viewer";
 import type { WatchedRun } from "../api";
 
 /** A fresh match is kept nowhere, so no link leads to it. */
@@ -24,6 +25,7 @@ export class MatchBox {
   private readonly status = element("p", { class: "note", role: "status" });
   private against = "itself";
   private offered = "";
+  private viewer: Viewer | null = null;
 
   constructor() {
     const words = "A mirrored pair, played now by the newest policy on disk: a checkpoint's or a snapshot's.";
@@ -52,11 +54,12 @@ export class MatchBox {
     try {
       const file = await ask(`runs/${run}/match?${new URLSearchParams({ against: this.against })}`);
       const root = element("div", { class: "palus" });
+      this.viewer?.close();
       this.stage.hidden = false;
       this.stage.replaceChildren(root);
-      const viewer = await mountReplay(root, file, { link: nowhere, loadSolid, embedded: true });
-      this.status.textContent = viewer ? viewer.replay.title : "";
-      viewer?.togglePlay();
+      this.viewer = await mountReplay(root, file, { link: nowhere, loadSolid, embedded: true });
+      this.status.textContent = this.viewer?.replay.title ?? "";
+      this.viewer?.togglePlay();
     } catch (error) {
       if (!(error instanceof LoadError)) throw error;
       this.status.textContent = error.message;
