@@ -330,6 +330,11 @@ def test_a_match_is_opened_sought_and_shared(visit: Callable[[str], Tab], site: 
     shared.page.wait_for_selector(".palus .controls")
     value = "document.querySelector('.palus input[type=range]').value"
     assert shared.page.evaluate(value) == tab.page.evaluate(value) != "0"
+    shared.open(f"{site}/match?match={match_id(1)}&autoplay")
+    number = f"Number({value.replace(').value', ')?.value')} ?? 0)"
+    eventually(shared.page, lambda: shared.page.evaluate(number) > 0.5, "it plays")
+    shared.page.evaluate("location.hash = 'content'")  # as the skip link does
+    assert shared.page.evaluate(f"new Promise(done => setTimeout(() => done({number}), 100))") > 0.5
     assert tab.complaints + shared.complaints == []
 
 
@@ -345,6 +350,10 @@ def test_the_match_page_says_what_the_record_says(visit: Callable[[str], Tab], s
     for key, there in (("End", AT_THE_END), ("Home", "scrollY === 0")):
         tab.page.keyboard.press(key)
         eventually(tab.page, lambda there=there: tab.page.evaluate(there), f"{key} scrolls")
+    tab.page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # as over plain HTTP
+    tab.page.get_by_role("button", name="Copy the command").click()
+    tab.page.wait_for_selector("button:text-is('Selected: copy it with the keyboard')")
+    assert tab.page.evaluate("getSelection().toString()").strip() == f"palus verify {match_id(1)}"
     tab.page.get_by_role("link", name="The other leg").click()
     tab.page.wait_for_url(f"**/match?match={match_id(2)}")
     assert tab.complaints == []
@@ -411,7 +420,11 @@ def test_a_refused_model_tells_code_sentence_and_remedy(visit: Callable[[str], T
 
 
 def test_the_second_leg_of_a_comparison_is_the_better_one(visit: Callable[[str], Tab], site: str) -> None:
-    tab = visit(f"{site}/compare")
+    tab = visit(f"{site}/compare?b=bob/two")
+    assert tab.page.get_by_label("First").input_value() == "ada/one", "a model is not compared with itself"
+    with tab.page.expect_navigation():  # after Back the fields are as the address says
+        tab.page.evaluate("window.dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
+    tab.open(f"{site}/compare")
     tab.page.get_by_label("First").select_option("bob/two")
     tab.page.wait_for_url("**/compare?a=bob%2Ftwo&b=ada%2Fone&env=SoccerTwos")
     tab.page.wait_for_selector("h2:text('Sequential test')")
@@ -456,6 +469,25 @@ def test_names_and_cards_of_strangers_stay_text(visit: Callable[[str], Tab], sit
         assert tab.complaints == [], address
     board = visit(site)
     assert HOSTILE[:-1] in board.texts("[aria-label='Ranking'] tbody")[0]
+
+
+def test_times_grow_old_and_are_rounded_as_people_do(visit: Callable[[str], Tab], tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    arena = SyntheticArena(store)
+    for repo in ("ada/one", "bob/two"):
+        arena.add_entry(repo)
+    arena.play("ada/one", "bob/two", "win1", "draw", ticks=2999)  # 59.98 s
+    with serving(make_app(store)) as address:
+        tab = visit(address)
+        tab.page.clock.install(time=(START_MS + 85_200_000) / 1000)  # 23 hours and 40 minutes later
+        tab.open(address)
+        lines = tab.texts("[aria-label='Newest matches'] tbody tr")
+        assert all("1 min 0 s" in line for line in lines) and len(lines) == 2
+        assert [time for time in tab.texts("main time") if time != "yesterday"] == []
+        tab.page.clock.fast_forward("24:00:00")
+        assert set(tab.texts("main time")) == {"2 days ago"}
+        assert tab.complaints == []
+    store.close()
 
 
 def test_a_phone_shows_every_page_of_the_navigation_and_whole_links(visit: Callable[[str], Tab], site: str) -> None:

@@ -182,11 +182,29 @@ def test_pause_sensors_and_3_d(open_tab: Any) -> None:
     assert tab.page.locator(".legend:not([hidden]) h2").inner_text().lower() == "what purple a senses"
     tab.page.keyboard.press("Space")
     at = steady(tab, "view.match.ticks")
+    tab.page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # as over plain HTTP
+    tab.page.get_by_role("button", name="Copy a link to this match").click()
+    tab.page.wait_for_selector(".notice.shown:text-is('The address bar holds the link to this match')")
+    drawn = """new Promise(done => {
+        const { setTransform } = CanvasRenderingContext2D.prototype;
+        let count = 0;
+        CanvasRenderingContext2D.prototype.setTransform = function (...all) {
+            count += 1;
+            return setTransform.apply(this, all);
+        };
+        setTimeout(() => done(count), 200);
+    })"""
+    assert tab.page.evaluate(drawn) == 0, "nothing moves, so nothing is drawn"
+    held = "new KeyboardEvent('keydown', { code: 'Space', repeat: true, bubbles: true, cancelable: true })"
+    assert tab.page.evaluate(f"document.body.dispatchEvent({held})") is False, "the page does not scroll"
     tab.page.get_by_role("button", name="3-D view").click()
     tab.wait_for("view.solid")
     assert tab.page.locator("canvas.solid").is_visible()
     tab.page.get_by_role("button", name="Go on").click()
     tab.wait_for(f"view.match.ticks > {at}")
+    with tab.page.expect_navigation():  # after Back the match begins anew
+        tab.page.evaluate("window.dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
+    tab.wait_for("view.match.ticks > 5")
 
 
 def test_the_result_of_a_match_stands_on_the_page(open_tab: Any, tmp_path: Path) -> None:

@@ -91,6 +91,15 @@ def test_the_3_d_view_opens_turns_and_travels_in_links(open_page: Any) -> None:
     shown.wait_for("!view.solid")
     shown.settle()
     assert shown.page.evaluate(PICTURE) == flat
+    shown.page.evaluate("""() => {
+        const { drawImage } = CanvasRenderingContext2D.prototype;
+        CanvasRenderingContext2D.prototype.drawImage = function (source, ...all) {
+            if (source.isConnected) window.filmed = source.className;
+            return drawImage.call(this, source, ...all);
+        };
+    }""")
+    shown.press("v", "d")
+    shown.wait_for_script("window.filmed === 'solid'")  # a video goes on with what is seen
 
 
 def test_without_3_d_in_the_file_nothing_offers_it(open_page: Any) -> None:

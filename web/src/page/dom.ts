@@ -31,6 +31,16 @@ export function setText(target: Node, text: string): void {
   if (target.textContent !== text) target.textContent = text;
 }
 
+/** Whether the text is on the clipboard now: over plain HTTP, but for this machine, a browser has none for pages. */
+export async function copy(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** 24 x 24 outlines. */
 const ICONS = {
   play: "M8 5.2v13.6c0 .8.9 1.3 1.6.8l10-6.8a1 1 0 0 0 0-1.6l-10-6.8A1 1 0 0 0 8 5.2z",

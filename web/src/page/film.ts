@@ -10,7 +10,6 @@ const FONT = 'ui-sans-serif, system-ui, "Segoe UI", Roboto, sans-serif';
 
 export class Film {
   private recorder: MediaRecorder | null = null;
-  private source: HTMLCanvasElement | null = null;
   private readonly sheet = document.createElement("canvas");
 
   get running(): boolean {
@@ -21,7 +20,6 @@ export class Film {
   start(source: HTMLCanvasElement, view: View): boolean {
     const type = TYPES.find((one) => typeof MediaRecorder === "function" && MediaRecorder.isTypeSupported(one));
     if (type === undefined) return false;
-    this.source = source;
     // Encoders want even sizes.
     this.sheet.width = source.width & ~1;
     this.sheet.height = Math.round(source.height * (1 + STRIP_SHARE)) & ~1;
@@ -34,7 +32,7 @@ export class Film {
     recorder.addEventListener("dataavailable", (event) => parts.push(event.data));
     recorder.addEventListener("stop", () => save(new Blob(parts, { type: "video/webm" }), name));
     this.recorder = recorder;
-    this.draw(view);
+    this.draw(source, view);
     recorder.start();
     return true;
   }
@@ -45,15 +43,15 @@ export class Film {
     this.recorder = null;
   }
 
-  /** Add the picture that is shown now. */
-  draw(view: View): void {
-    if (this.recorder === null || this.source === null) return;
+  /** Add the picture that is shown now, on whichever canvas. */
+  draw(source: HTMLCanvasElement, view: View): void {
+    if (this.recorder === null) return;
     const context = this.sheet.getContext("2d", { alpha: false })!;
     const { width, height } = this.sheet;
     const strip = Math.round(height - height / (1 + STRIP_SHARE));
     context.fillStyle = "#090e15";
     context.fillRect(0, 0, width, height);
-    context.drawImage(this.source, 0, strip, width, height - strip);
+    context.drawImage(source, 0, strip, width, height - strip);
     drawScore(context, view, width, strip);
   }
 }

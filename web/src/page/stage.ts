@@ -33,6 +33,7 @@ export class Stage {
   private solid: { readonly canvas: HTMLCanvasElement; readonly view: SolidView } | null = null;
   private target = { x: 0, z: 0 };
   private targetMoves = false;
+  private turns = false;
   private readonly observer = new ResizeObserver(() => this.fit());
   private closed = false;
 
@@ -62,7 +63,7 @@ export class Stage {
   }
 
   get isMoving(): boolean {
-    return this.orbit === null ? this.camera.isMoving : this.targetMoves;
+    return this.orbit === null ? this.camera.isMoving : this.targetMoves || this.turns;
   }
 
   /** Change to 3-D. Raises when the script cannot be had or the browser has no WebGL. */
@@ -91,6 +92,7 @@ export class Stage {
    */
   draw(moment: Moment, ball: { x: number; z: number }, seconds: number, behind: Pose | null = null): void {
     if (this.orbit !== null && this.solid !== null) {
+      this.turns = false;
       if (behind !== null) this.orbit = this.turnBehind(this.orbit, behind, seconds);
       this.glide(behind ?? (this.camera.follow ? ball : { x: 0, z: 0 }), seconds);
       // As in the flat view: upright pictures see the pitch along its length, swapped ones from the other side.
@@ -135,6 +137,7 @@ export class Stage {
   /** Seen from behind a body that looks along yaw, the eye is at azimuth -yaw; it gets there the shorter way. */
   private turnBehind(orbit: Orbit, behind: Pose, seconds: number): Orbit {
     const away = wrapped(-behind.yaw - orbit.azimuth);
+    this.turns = Math.abs(away) > 0.05;
     return { ...orbit, azimuth: wrapped(orbit.azimuth + away * (1 - Math.exp(-seconds / TURN_S))) };
   }
 

@@ -6,7 +6,7 @@ import { sceneAt, scoreAt } from "../game/scene";
 import type { Match, MatchEvent, Replay } from "../replay/replay";
 import type { SolidModule } from "../three/contract";
 import { handleKeys } from "./commands";
-import { element, setText } from "./dom";
+import { copy, element, setText } from "./dom";
 import { Film } from "./film";
 import { everyFrame } from "./frames";
 import { toggleFullscreen } from "./fullscreen";
@@ -25,6 +25,9 @@ export interface ViewerOptions {
   readonly embedded: boolean;
 }
 
+/** Browsers take so many new addresses in half a minute (Safari: 100), and raise at the next one. */
+const WRITE_MS = 400;
+
 export class Viewer {
   matchIndex = 0;
   raysOf: number | null = null;
@@ -39,6 +42,9 @@ export class Viewer {
   /** The moment shown is not the one after the last: the camera goes there at once. */
   private jumped = true;
   private shownLink = "";
+  /** When the address was written last, and whether it is out of date. */
+  private writtenMs = -Infinity;
+  private unwritten = false;
   private readonly closing = new AbortController();
   private readonly calm = window.matchMedia("(prefers-reduced-motion: reduce)");
   private readonly stage = new Stage({
@@ -219,12 +225,8 @@ export class Viewer {
 
   async copyLink(): Promise<void> {
     this.writeLink();
-    try {
-      await navigator.clipboard.writeText(location.href);
-      this.notice.show("Link to this moment copied");
-    } catch {
-      this.notice.show("The address bar holds the link to this moment");
-    }
+    const copied = await copy(location.href);
+    this.notice.show(copied ? "Link to this moment copied" : "The address bar holds the link to this moment");
   }
 
   private newPlayer(match: Match): Player {
@@ -239,7 +241,9 @@ export class Viewer {
   private openLink(): void {
     const { link } = this.options;
     const state = parseLink(link.read(), link.key);
-    if (String(formatLink(state, link.key)) === this.shownLink) return;
+    const shown = String(formatLink(state, link.key));
+    if (shown === this.shownLink) return;
+    this.shownLink = shown;
     this.selectMatch(Math.max(0, Math.min(this.replay.matches.length, state.match) - 1));
     const { rays } = state;
     this.raysOf = rays !== null && rays <= this.replay.pitch.scenery.agents.length ? rays - 1 : null;
@@ -271,9 +275,15 @@ export class Viewer {
       },
       link.key,
     );
+    this.unwritten = false;
     if (String(values) === this.shownLink) return;
-    this.shownLink = String(values);
-    link.write(values);
+    this.writtenMs = performance.now();
+    try {
+      link.write(values);
+      this.shownLink = String(values);
+    } catch {
+      this.unwritten = true; // other pages of this tab have used up what the browser allows
+    }
   }
 
   private changed(): void {
@@ -289,8 +299,10 @@ export class Viewer {
     }
     if (this.dirty || this.stage.isMoving) {
       this.draw(this.jumped || this.calm.matches ? Infinity : seconds);
-      if (!this.player.playing && !this.stage.isMoving) this.writeLink();
+      this.unwritten = true;
     }
+    const atRest = !this.player.playing && !this.stage.isMoving;
+    if (this.unwritten && atRest && performance.now() - this.writtenMs >= WRITE_MS) this.writeLink();
     return this.root.isConnected;
   }
 
@@ -315,7 +327,7 @@ export class Viewer {
     const { tick, celebration } = player;
     const moment = { match, roll: this.roll, tick, celebration, palette, trails, raysOf, played: null, calm };
     this.stage.draw(moment, sceneAt(match, tick).ball, seconds);
-    this.film.draw(view);
+    this.film.draw(this.stage.canvas, view);
     showColours(this.root, palette);
     for (const part of this.parts) part.update(view);
   }

@@ -82,14 +82,15 @@ export function gameControls(game: Game): Part {
   };
 }
 
-/** Returns whether the key was one of these. */
+/** Returns whether the key was one of these. Held down, it acts once. */
 export function gameKey(game: Game, event: KeyboardEvent): boolean {
-  if (event.code === "Space") game.togglePause();
-  else if (/^Digit[1-9]$/.test(event.code)) game.toggleRays(Number(event.code.at(-1)) - 1);
-  else {
-    const found = CONTROLS.find(({ code }) => code === event.code);
-    if (found === undefined) return false;
-    found.act(game);
-  }
-  return true;
+  const act = actOf(event.code);
+  if (act && !event.repeat) act(game);
+  return act !== undefined;
+}
+
+function actOf(code: string): ((game: Game) => void) | undefined {
+  if (code === "Space") return (game) => game.togglePause();
+  if (/^Digit[1-9]$/.test(code)) return (game) => game.toggleRays(Number(code.at(-1)) - 1);
+  return CONTROLS.find((control) => control.code === code)?.act;
 }

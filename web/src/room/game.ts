@@ -44,9 +44,11 @@ export class Game {
   /** How it ended stands on the page. */
   private told = false;
   private contrast = false;
+  private dirty = true;
+  private readonly closing = new AbortController();
   private readonly calm = window.matchMedia("(prefers-reduced-motion: reduce)");
   private readonly stage = new Stage({
-    onChange: () => {},
+    onChange: () => this.changed(),
     onResize: () => this.draw(Infinity),
     onClick: () => this.togglePause(),
   });
@@ -63,6 +65,7 @@ export class Game {
   ) {
     this.message("Waiting for the players …", "status");
     this.stage.camera.swapped = this.plays(1);
+    this.calm.addEventListener("change", () => this.changed(), { signal: this.closing.signal });
     this.connection = new Connection(start, pitch, {
       ready: (ready) => this.begin(ready),
       step: (step) => this.match?.add(step),
@@ -100,6 +103,7 @@ export class Game {
   /** Stop it; the server frees its place. */
   close(): void {
     this.ended = true;
+    this.closing.abort();
     this.connection.close();
     this.stage.close();
     this.root.remove();
@@ -111,19 +115,23 @@ export class Game {
     this.pad.release();
     this.connection.pause(this.paused);
     this.notice.show(this.paused ? "Paused" : "Go on");
+    this.changed();
   }
 
   toggleRays(agent: number): void {
     if (agent >= this.pitch.scenery.agents.length) return;
     this.raysOf = this.raysOf === agent ? null : agent;
+    this.changed();
   }
 
   togglePalette(): void {
     this.contrast = !this.contrast;
+    this.changed();
   }
 
   toggleSwap(): void {
     this.stage.camera.swapped = !this.stage.camera.swapped;
+    this.changed();
   }
 
   async toggleSolid(): Promise<void> {
@@ -200,8 +208,10 @@ export class Game {
 
   private frame(seconds: number): boolean {
     if (!this.root.isConnected) return false;
+    const moment = (): string => [this.clock?.tick, this.clock?.celebration?.elapsed, this.clock?.finished].join();
+    const before = moment();
     this.clock?.advance(this.paused ? 0 : seconds, this.ended);
-    this.draw(this.calm.matches ? Infinity : seconds);
+    if (this.dirty || this.stage.isMoving || moment() !== before) this.draw(this.calm.matches ? Infinity : seconds);
     if (this.clock?.finished && this.match !== null && !this.told) this.tellResult(this.match.score);
     return true;
   }
@@ -209,6 +219,7 @@ export class Game {
   private draw(seconds: number): void {
     const { match, clock, roll } = this;
     if (match === null || clock === null || roll === null) return;
+    this.dirty = false;
     const view = this.view;
     const { palette, trails, raysOf } = view;
     const played = this.start.person;
@@ -229,8 +240,13 @@ export class Game {
     setText(this.announcer, `${describeEvent(this.view, goal)}. ${this.view.score.join(" to ")}.`);
   }
 
+  private changed(): void {
+    this.dirty = true;
+  }
+
   private end(refused: Refused | null): void {
     this.ended = true;
+    this.changed();
     this.pad.release();
     if (this.match === null) return this.message(refused?.reason ?? "The match did not begin.", "alert");
     // The pictures are a little behind what has arrived: full time is when they are through.

@@ -1,13 +1,13 @@
 // Entry of the demo room: choose two players, watch them play now, or play along.
 import type { Ready, RoomGames, RoomPlayers, Start } from "../api";
-import { element } from "../page/dom";
+import { copy, element } from "../page/dom";
 import { agentName } from "../page/view";
 import { PALETTES } from "../draw/palette";
 import { pitchNamed, type Pitch } from "../replay/pitch";
 import { load, LoadError, path } from "../site/data";
 import { parameter, writeParameters } from "../site/links";
 import { box, definitions, note } from "../site/parts";
-import { buildShell, fill, heading } from "../site/shell";
+import { anewAfterBack, buildShell, fill, heading } from "../site/shell";
 import { gameKey, gameKeys } from "./controls";
 import { Game } from "./game";
 import { MOVES } from "./pad";
@@ -79,11 +79,7 @@ function begin(start: Start, pitch: Pitch): void {
       place.scrollIntoView({ block: "start" });
     },
     again: (sameSeed) => begin({ ...start, seed: sameSeed ? seed : null }, pitch),
-    copyLink: () =>
-      navigator.clipboard.writeText(location.href).then(
-        () => true,
-        () => false,
-      ),
+    copyLink: () => copy(location.href),
   });
   game = current;
   place.replaceChildren(current.root);
@@ -100,7 +96,7 @@ document.addEventListener("keydown", (event) => {
   if (game === null || event.ctrlKey || event.metaKey || event.altKey) return;
   const target = event.target as Element;
   if (target.matches("input, select, textarea") || (target.matches("button, a, summary") && event.key === " ")) return;
-  if (game.move(event, true) || (!event.repeat && gameKey(game, event))) event.preventDefault();
+  if (game.move(event, true) || gameKey(game, event)) event.preventDefault();
 });
 document.addEventListener("keyup", (event) => game?.move(event, false));
 window.addEventListener("blur", () => game?.release());
@@ -108,6 +104,7 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden && game?.playing) game.togglePause();
 });
 window.addEventListener("pagehide", () => game?.close());
+anewAfterBack();
 
 function help(pitch: Pitch): HTMLElement {
   const { agents } = pitch.scenery;

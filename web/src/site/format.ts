@@ -41,7 +41,10 @@ export function percent(share: number | null, digits = 0): string {
 
 export function seconds(value: number | null): string {
   if (value === null) return DASH;
-  return value < 60 ? `${value.toFixed(1)} s` : `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+  const tenths = Math.round(10 * value) / 10;
+  if (tenths < 60) return `${tenths.toFixed(1)} s`;
+  const rounded = Math.round(value);
+  return `${Math.floor(rounded / 60)} min ${rounded % 60} s`;
 }
 
 /** A time to wait or that has passed, as long as it is: `40 s`, `12 min`, `3 h 5 min`. */
@@ -65,20 +68,21 @@ export function bytes(size: number): string {
   return size < 1e6 ? `${(size / 1e3).toFixed(1)} kB` : `${(size / 1e6).toFixed(1)} MB`;
 }
 
-const UNITS: readonly (readonly [Intl.RelativeTimeFormatUnit, number])[] = [
-  ["day", 86_400_000],
-  ["hour", 3_600_000],
-  ["minute", 60_000],
+/** With their lengths, and from how many on the next one is told. */
+const UNITS: readonly (readonly [unit: Intl.RelativeTimeFormatUnit, ms: number, most: number])[] = [
+  ["minute", 60_000, 60],
+  ["hour", 3_600_000, 24],
+  ["day", 86_400_000, Infinity],
 ];
 
 /** `3 hours ago`. */
 export function ago(ms: number | null, nowMs = Date.now()): string {
   if (ms === null) return DASH;
   const past = nowMs - ms;
-  for (const [unit, length] of UNITS) {
-    if (Math.abs(past) >= length) return relative.format(-Math.round(past / length), unit);
-  }
-  return past < 5_000 ? "just now" : `${Math.round(past / 1000)} s ago`;
+  const whole = Math.round(past / 1000);
+  if (Math.abs(whole) < 60) return whole < 5 ? "just now" : `${whole} s ago`;
+  const [unit, length] = UNITS.find(([, ms, most]) => Math.abs(Math.round(past / ms)) < most) ?? ["day", 86_400_000];
+  return relative.format(-Math.round(past / length), unit);
 }
 
 export function moment(ms: number | null): string {

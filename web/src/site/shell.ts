@@ -1,7 +1,8 @@
 // The frame around every page: navigation, the states of loading and failing, the sign that events arrive.
 import "./site.css";
-import { element, svg } from "../page/dom";
+import { element, setText, svg } from "../page/dom";
 import { isExport, load, LoadError } from "./data";
+import { ago } from "./format";
 import { focusedLink, focusLink } from "./focus";
 import { pageLink, parameter, type PageName } from "./links";
 import type { Head } from "../api";
@@ -14,6 +15,8 @@ const ENTRIES: readonly (readonly [PageName, string])[] = [
   ["analytics", "Analytics"],
   ["status", "Status"],
 ];
+
+const OLDER_MS = 30_000;
 
 export interface Shell {
   /** Where the page puts its content. */
@@ -42,6 +45,7 @@ export function buildFrame(brandName: string, beside: Node, ...foot: (Node | str
     content,
     element("footer", { class: "foot" }, element("p", {}, ...foot)),
   );
+  window.setInterval(growOld, OLDER_MS);
   return {
     content,
     connected(on) {
@@ -50,6 +54,11 @@ export function buildFrame(brandName: string, beside: Node, ...foot: (Node | str
       live.textContent = on ? "Live" : "Not live";
     },
   };
+}
+
+/** For a page whose fields or match are those of another moment when the browser shows it again as it was left. */
+export function anewAfterBack(): void {
+  window.addEventListener("pageshow", (event) => event.persisted && location.reload());
 }
 
 /** Shows that something is loading, then what `build` returns, or why that failed. Returns whether it succeeded. */
@@ -96,6 +105,13 @@ export function heading(title: string, text: string | Node = "", ...beside: Node
   document.title = `${title} · palus arena`;
   const under = text === "" ? [] : [element("p", {}, text)];
   return element("div", { class: "title" }, element("div", {}, element("h1", {}, title), ...under), ...beside);
+}
+
+/** Times say how long ago they are, and pages stay open for days. */
+function growOld(): void {
+  for (const time of document.querySelectorAll<HTMLTimeElement>("time[datetime]")) {
+    setText(time, ago(Date.parse(time.dateTime)));
+  }
 }
 
 function brandMark(): SVGElement {

@@ -18,17 +18,20 @@ import {
   timeAgo,
   watchLink,
 } from "../parts";
-import { buildShell, fill, heading, placeholder } from "../shell";
+import { anewAfterBack, buildShell, fill, heading, placeholder } from "../shell";
 import type { Comparison, Leaderboard, MatchLine, SequentialTest } from "../../api";
 import { DataTable } from "../table";
 
 const shell = buildShell("compare");
+anewAfterBack();
 void fill(shell.content, async () => {
   const { all, env } = await chooseEnvironment();
   const board = env === null ? null : await load<Leaderboard>(path("leaderboard", env));
   if (env === null || !board || board.rows.length === 0) return [title(), noModels()];
   const repos = board.rows.map((row) => row.repo);
-  const [a, b] = [parameter("a") ?? repos[1] ?? repos[0] ?? "", parameter("b") ?? repos[0] ?? ""];
+  const another = (than: string | null) => repos.find((repo) => repo !== than) ?? repos[0] ?? "";
+  const b = parameter("b") ?? another(parameter("a"));
+  const a = parameter("a") ?? another(b);
   const result = element("div", { class: "content-part" });
   void fill(result, async () => build(await load<Comparison>(path("compare", env, ...a.split("/"), ...b.split("/")))));
   return [title(), picker(repos, a, b, env, environmentField(all, env)), result];

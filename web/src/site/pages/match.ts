@@ -1,5 +1,5 @@
 // One match: the viewer, and everything that the record says about it.
-import { element, setText } from "../../page/dom";
+import { copy, element, setText } from "../../page/dom";
 import { queryLink } from "../../page/link";
 import { mountReplay, showMessage } from "../../page/mount";
 import { isExport, load, loadBytes, LoadError, path, replayUrl } from "../data";
@@ -150,19 +150,19 @@ function trust(match: MatchPage): HTMLElement {
     definitions(rows),
     explain,
     command,
-    copyButton(match),
+    copyButton(match.verify_command, command),
   );
 }
 
-function copyButton(match: MatchPage): HTMLElement {
+/** shown: where the command stands; it is selected where a page may not copy. */
+function copyButton(command: string, shown: HTMLElement): HTMLElement {
   const button = element("button", { class: "button", type: "button" }, "Copy the command");
-  button.addEventListener("click", () => {
-    const done = (text: string) => setText(button, text);
-    navigator.clipboard.writeText(match.verify_command).then(
-      () => done("Copied"),
-      () => done("Copying is not allowed here"),
-    );
-  });
+  button.addEventListener("click", () => void copied());
+  const copied = async () => {
+    const done = await copy(command);
+    setText(button, done ? "Copied" : "Selected: copy it with the keyboard");
+    if (!done) getSelection()?.selectAllChildren(shown);
+  };
   return element("div", { class: "bar" }, button);
 }
 

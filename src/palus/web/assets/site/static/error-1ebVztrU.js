@@ -1,1 +1,0 @@
-import{a as e,d as t,i as n,n as r,w as i}from"./shell-eZ1txvLG.js";var a=r(null),o=e=>document.querySelector(`meta[name="${e}"]`)?.content??``,s=e(o(`palus-sentence`));s.append(i(`a`,{class:`button`,href:t(`index`)},`Leaderboard`)),a.content.append(n(o(`palus-title`)),i(`section`,{class:`box`},s));
