@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from browsing import AT_THE_END, Tab, browsing, eventually, needs_axe, needs_browser, tabs
 from fastapi import APIRouter
-from sqlalchemy import insert, update
+from sqlalchemy import insert, select, update
 from synthetic_arena import ENV, START_MS, SyntheticArena, sha_of
 from web_server import serving, serving_files
 
@@ -21,7 +21,7 @@ from palus.arena.referee.replay import encode_replay
 from palus.envs.recording import RecordedEvent, Recording
 from palus.envs.soccer.play_stats import play_statistics
 from palus.store import open_store
-from palus.store.derived import play_stats
+from palus.store.derived import play_stats, rating_points
 from palus.store.tables import entries, workers
 from palus.web.api.leaderboard import MEASURES
 from palus.web.app import WebLimits, make_app
@@ -86,7 +86,7 @@ def fill(arena: SyntheticArena) -> None:
     arena.add_entry("fay/new", state="pending")
     arena.add_entry("thief/copy", file="ada/one")
     arena.push_card("ada/one", CARD, more={"probe.json": PROBE})
-    arena.push_card("gus/words", "# Only words")
+    arena.push_card("gus/words", "# Only words\n\nשלום עולם\n\n- אחת\n")
     for _ in range(6):
         arena.play(
             "ada/one",
@@ -163,8 +163,13 @@ def test_search_and_other_columns_are_kept_in_the_address(visit: Callable[[str],
     tab = visit(site)
     tab.page.get_by_label("Search").fill("BOB")
     others = [*(column.title for column in MEASURES), "Nash"]
+    tab.page.route("**/matrix/*", lambda route: route.fulfill(body="{"), times=1)
     tab.page.get_by_role("button", name=", ".join(others)).click()
     tab.page.wait_for_selector("th:has-text('openskill')")
+    tab.page.wait_for_selector("[role=status]:has-text('The column Nash could not be loaded.')")
+    tab.page.get_by_role("button", name="Rating", exact=True).nth(0).click()
+    tab.page.get_by_role("button", name=", ".join(others)).click()
+    tab.page.wait_for_selector("[role=status]:text-is('1 model found')", state="attached")
     assert tab.texts("[aria-label='Ranking'] tbody th a") == ["two"]
     again = visit(tab.page.url)
     assert again.texts("[aria-label='Ranking'] tbody th a") == ["two"]
@@ -195,6 +200,13 @@ def test_models_that_are_not_ranked_are_listed_found_and_explained(visit: Callab
 def test_pages_say_what_plays_and_under_which_name(visit: Callable[[str], Tab], site: str) -> None:
     tab = visit(f"{site}/gus/words")
     assert tab.texts("[aria-label='Validation'] strong") == ["No model of this repository plays here"]
+    tab.page.locator("iframe").scroll_into_view_if_needed()
+    directions = [("h2", "ltr"), ("p", "rtl"), ("ul", "rtl")]
+    for block, direction in directions:
+        part = tab.page.frame_locator("iframe").locator(block)
+        eventually(
+            tab.page, lambda part=part, d=direction: part.evaluate("b => getComputedStyle(b).direction") == d, block
+        )
     tab.open(f"{site}/thief/copy")
     assert "shown on the board as ada/one" in tab.texts("[aria-label='Revisions'] tbody th")[0]
     assert "palus pull" not in tab.texts("main")[0] and "nothing to download" in tab.texts("main")[0]
@@ -429,6 +441,8 @@ def test_the_second_leg_of_a_comparison_is_the_better_one(visit: Callable[[str],
     tab.page.wait_for_url("**/compare?a=bob%2Ftwo&b=ada%2Fone&env=SoccerTwos")
     tab.page.wait_for_selector("h2:text('Sequential test')")
     assert tab.page.locator("[aria-label^='Games of'] tbody tr.win").count() == 18
+    tab.page.get_by_label("Environment").dispatch_event("change")
+    tab.page.wait_for_url("**/compare?env=SoccerTwos")
     assert tab.complaints == []
 
 
@@ -436,6 +450,17 @@ def test_analytics_count_the_results_of_a_team(visit: Callable[[str], Tab], site
     tab = visit(f"{site}/analytics?team=ada/one")
     tab.page.wait_for_selector("h2:text('Results per day')")
     assert tab.texts(".facts dd")[:4] == ["18", "6", "0", "75.00 %"]
+    held: list[Any] = []
+    tab.page.route("**/bob/two", lambda route: held.append(route))
+    for team in ("bob/two", "cy/three", "cy/nobody"):
+        tab.page.get_by_label("Team").fill(team)
+        tab.page.get_by_label("Team").press("Enter")
+    tab.page.wait_for_selector(
+        "[role=status]:text-is('There is no team “cy/nobody” here. These are the results of cy/three.')"
+    )
+    with tab.page.expect_response("**/bob/two"):
+        held[0].continue_()
+    tab.page.wait_for_selector("a:text-is('Rating, opponents and play of cy/three')")
     tab.page.get_by_role("tab", name="Results").press("ArrowRight")
     assert tab.page.get_by_role("tab", name="Competition stats").get_attribute("aria-selected") == "true"
     tab.page.wait_for_selector("h2:text('Matches so far')")
@@ -447,7 +472,11 @@ def test_analytics_count_the_results_of_a_team(visit: Callable[[str], Tab], site
 
 
 def test_a_probe_is_told_as_the_publishers_own_claim(visit: Callable[[str], Tab], site: str) -> None:
-    tab = visit(f"{site}/ada/one")
+    tab = visit(f"{site}/ada/one?repo=bob/two")
+    assert tab.texts("h1") == ["ada/one"]
+    tab.page.locator("section:has(> header h2:text-is('Newest matches')) button:has-text('Show more')").click()
+    focused = "document.activeElement.getAttribute('aria-label')"
+    assert tab.page.evaluate(focused) == "Newest matches", "the button is gone, the reader stays at the table"
     box = tab.page.locator("section", has=tab.page.get_by_role("heading", name="Exploitability, as its publisher says"))
     assert "the arena has not played these matches" in box.inner_text()
     assert [cell.inner_text() for cell in box.locator("dd:not(.small)").all()] == [
@@ -469,6 +498,40 @@ def test_names_and_cards_of_strangers_stay_text(visit: Callable[[str], Tab], sit
         assert tab.complaints == [], address
     board = visit(site)
     assert HOSTILE[:-1] in board.texts("[aria-label='Ranking'] tbody")[0]
+
+
+def test_long_names_and_long_times_fit_their_pages(visit: Callable[[str], Tab], tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    arena = SyntheticArena(store)
+    long = f"{'w' * 38}/{'m' * 57}"
+    for repo in (long, "ada/one", "eve/two"):
+        arena.add_entry(repo)
+    arena.add_entry(f"x{long}", file=long)
+    arena.play("ada/one", long, "win1", "draw", "win1", "draw")
+    arena.rate()
+    with store.write() as connection:
+        (point,) = connection.execute(select(rating_points).where(rating_points.c.sha256 == sha_of(long))).mappings()
+        for days in (1, 2):  # as far apart as 2.2 days
+            later = {"seq": point["seq"] + days, "at_ms": point["at_ms"] + days * 95_040_000}
+            connection.execute(insert(rating_points).values(dict(point) | later))
+    with serving(make_app(store)) as address:
+        tab = visit(f"{address}/{long}")
+        below = tab.page.locator("section:has(h2:text-is('Rating over time')) .chart text[y='250']")
+        labels = below.all_text_contents()
+        assert len(labels) == len(set(labels)) >= 2 and all(label.startswith("Nov ") for label in labels), labels
+        for page in (
+            f"/x{long}",
+            f"/match?match={match_id(1)}",
+            f"/compare?a=eve/two&b={long}",
+            f"/analytics?team={long}",
+            "/matrix",
+        ):
+            tab.open(address + page)
+            for width in (1280, 390):
+                tab.page.set_viewport_size({"width": width, "height": 820})
+                fits = f"document.documentElement.scrollWidth <= {width}"
+                eventually(tab.page, lambda fits=fits: tab.page.evaluate(fits), f"{page} is {width} wide")
+    store.close()
 
 
 def test_times_grow_old_and_are_rounded_as_people_do(visit: Callable[[str], Tab], tmp_path: Path) -> None:

@@ -156,6 +156,8 @@ def test_a_goal_is_scored_announced_and_listed(open_page: Any) -> None:
     notes.wait_for(".banner.shown", "GOAL! Blue · Ada · 1:0")
     notes.wait_for("[aria-live=polite]", "Goal for Blue, Ada. 1 to 0.")
     shown.wait_for("!view.player.playing")
+    shown.press("s")
+    notes.wait_for(".banner.shown", "GOAL! Blue · Ada · 0:1")  # as the scoreboard above it
     shown.settle()
     assert shown.page.get_by_role("button", name="Play again").is_visible()
 

@@ -303,7 +303,11 @@ def test_the_next_match_takes_the_place_of_the_one_before(client: TestClient, br
 @needs_browser
 def test_the_lineage_shows_who_went_on_from_whose_weights(browser: Any, tmp_path: Path) -> None:
     """Two learners: #2 of the second goes on from #0 of the first, and the first now from #2."""
-    run_folder(tmp_path, opening())
+    elos = [(1000, 1200.0), (2000, 1201.2)]
+    values = [{"Self-play/ELO": elo, "Other/Figure": elo} for _, elo in elos]
+    writer = run_folder(
+        tmp_path, opening(), *(summary(step, 1.0, **v) for (step, _), v in zip(elos, values, strict=True))
+    )
     parents, origins = (0, 1, 1), (None, None, FROZEN)
     league = {
         "format": 1,
@@ -325,3 +329,11 @@ def test_the_lineage_shows_who_went_on_from_whose_weights(browser: Any, tmp_path
         ends = {name: [float(lines.nth(i).get_attribute(name)) for i in (0, 1)] for name in ("x1", "x2", "y1", "y2")}
         assert ends["x1"][0] < ends["x2"][0] and ends["x1"][1] < ends["x2"][1]  # in the order of time
         assert (ends["y1"][0], ends["y2"][0]) == (ends["y2"][1], ends["y1"][1])  # from lane 2 to 1, from 1 to 2
+        levels = page.locator(".charts > div:has(h3:text-is('ELO')) text[text-anchor=end]").all_text_contents()
+        assert len(levels) == len(set(levels)) >= 3, levels
+        page.locator("summary").press("Enter")
+        shown = page.locator("details[open] path.line")
+        before = shown.get_attribute("d")
+        writer.append(summary(3000, 2.0, **values[0]))
+        eventually(page, lambda: shown.get_attribute("d") != before, "the next summary")
+        assert page.evaluate("document.activeElement.localName") == "summary"

@@ -11,7 +11,7 @@ export function goalBanner(): Part {
   const root = element("div", { class: "banner", "aria-hidden": "true" }, element("strong", {}, "Goal!"), team);
   return {
     root,
-    update({ player, match, palette, score }: View): void {
+    update({ player, match, palette, score, swapped }: View): void {
       const celebration = player.celebration;
       const shown = celebration !== null && (celebration.elapsed < BANNER_S || player.finished);
       root.classList.toggle("shown", shown);
@@ -20,7 +20,7 @@ export function goalBanner(): Part {
       root.classList.toggle("team-1", celebration.goal.team === 1);
       setText(
         team,
-        `${palette.teams[celebration.goal.team].name} · ${match.names[celebration.goal.team]} · ${score.join(":")}`,
+        `${palette.teams[celebration.goal.team].name} · ${match.names[celebration.goal.team]} · ${(swapped ? score.toReversed() : score).join(":")}`,
       );
     },
   };

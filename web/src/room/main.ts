@@ -41,7 +41,7 @@ void fill(shell.content, async () => {
   const text = "Two models meet here and now. Take one of the players yourself if you like. Nothing here is rated.";
   // A link to a match that nobody plays shows it at once.
   if (asked.blue && asked.purple && asked.person === null) begin(asked, pitch);
-  return [heading("Play", text), box("Who plays?", "", setup.root), place, help(pitch)];
+  return [heading("Play", text), box("Who plays?", "", setup), place, help(pitch)];
 });
 
 /** The game that the address asks for, else the first, and where it is played. */

@@ -8,12 +8,6 @@ import { rated } from "../site/format";
 import { pageLink } from "../site/links";
 import { field, select, sideMark } from "../site/parts";
 
-export interface Setup {
-  readonly root: HTMLFormElement;
-  /** What the form says now. */
-  read(): Start;
-}
-
 /**
  * games: to choose from.   pitch: of the game that the address asks for.   asked: all that it asks for; missing parts
  * are chosen here.   onStart: the reader wants this match.
@@ -24,7 +18,7 @@ export function setupForm(
   players: RoomPlayers,
   asked: Start,
   onStart: (start: Start) => void,
-): Setup {
+): HTMLFormElement {
   const list = element("datalist", { id: "room-players" });
   for (const { repo, rating } of players.players) {
     list.append(element("option", { value: repo }, rating === null ? "" : `rated ${rated(rating, null)}`));
@@ -71,7 +65,7 @@ export function setupForm(
     event.preventDefault();
     onStart(read());
   });
-  return { root, read };
+  return root;
 }
 
 /** Whom a reader may play, team by team. */

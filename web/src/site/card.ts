@@ -3,6 +3,9 @@
 import { element } from "../page/dom";
 import cardStyle from "./card.css?url";
 
+/** Whose first letter says whether they are read from the right. */
+const BLOCKS = "h2, h3, h4, h5, h6, p, ul, ol, blockquote, table";
+
 export function cardFrame(html: string, title: string): HTMLElement {
   // Same origin, so that the page can measure the card; without allow-scripts the card can do nothing with that.
   const sandbox = "allow-same-origin allow-popups allow-popups-to-escape-sandbox";
@@ -12,6 +15,7 @@ export function cardFrame(html: string, title: string): HTMLElement {
   frame.addEventListener("load", () => {
     const body = frame.contentDocument?.body;
     if (!body) return;
+    for (const block of body.querySelectorAll<HTMLElement>(BLOCKS)) block.dir = "auto";
     new ResizeObserver(() => (frame.style.height = `${body.scrollHeight}px`)).observe(body);
   });
   return frame;

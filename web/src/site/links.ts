@@ -28,7 +28,8 @@ export function parameter(name: string): string | null {
 
 /** The `owner/name` that a model page shows. */
 export function repoOfPage(): string {
-  return parameter("repo") ?? location.pathname.split("/").filter(Boolean).map(decodeURIComponent).join("/");
+  const asked = isExport ? parameter("repo") : null;
+  return asked ?? location.pathname.split("/").filter(Boolean).map(decodeURIComponent).join("/");
 }
 
 /** Keeps the address in step with what the page shows, so that it can be shared. */

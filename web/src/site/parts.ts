@@ -160,11 +160,11 @@ export async function chooseEnvironment(): Promise<{ all: readonly Environment[]
   return { all: environments, env: found?.env ?? null };
 }
 
-/** Leads to the same page about another environment. */
-export function environmentField(all: readonly Environment[], env: string): HTMLElement {
+/** Leads to the same page about another environment. but: parameters of the address that are about this one alone. */
+export function environmentField(all: readonly Environment[], env: string, ...but: string[]): HTMLElement {
   const options = all.map((each) => [each.env, `${each.env} (${plural(each.models, "model")})`] as const);
   const change = (value: string) => {
-    writeParameters({ env: value });
+    writeParameters({ env: value, ...Object.fromEntries(but.map((name) => [name, null])) });
     location.reload();
   };
   return field("Environment", select(options, env, change));

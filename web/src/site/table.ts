@@ -62,6 +62,7 @@ export class DataTable<Row> {
     this.more.addEventListener("click", () => {
       this.limit *= 4;
       this.draw();
+      if (this.more.hidden) this.region.focus({ preventScroll: true });
     });
     this.show(rows);
   }

@@ -107,7 +107,7 @@ function chartOf(tag: string, all: readonly Owner[], axis: Axis): HTMLElement[] 
   return [titled(name, linesChart({ name, lines, x: axisLabel(axis) }))];
 }
 
-export function axisLabel(axis: Axis): (value: number) => string {
+function axisLabel(axis: Axis): (value: number) => string {
   return axis === "steps" ? brief : duration;
 }
 

@@ -39,8 +39,10 @@ function draw(part: HTMLElement, shown: unknown, make: () => readonly Node[]): v
   if (drawn.get(part) === key) return;
   drawn.set(part, key);
   const open = [...part.querySelectorAll("details")].map((one) => one.open);
+  const focused = [...part.querySelectorAll("summary")].findIndex((one) => one === document.activeElement);
   part.replaceChildren(...make());
   part.querySelectorAll("details").forEach((one, i) => (one.open = open[i] ?? false));
+  part.querySelectorAll("summary")[focused]?.focus({ preventScroll: true });
 }
 
 function show(): void {

@@ -171,8 +171,9 @@ def _caution(view: View, env: str, a: Player, b: Player) -> str | None:
     """Why the difference is not to be trusted, where few matches tie the two together."""
     for group in view.roster.summary(env).get("loose", ()):
         if (a.sha256 in group["players"]) != (b.sha256 in group["players"]):
+            pairs = "1 mirrored pair ties" if group["pairs"] == 1 else f"{group['pairs']} mirrored pairs tie"
             return (
-                f"Only {group['pairs']} mirrored pairs tie a group of {len(group['players'])} models, one of these two "
+                f"Only {pairs} a group of {len(group['players'])} models, one of these two "
                 "among them, to all others. The difference of the ratings rests on little more than that both groups "
                 "are taken for equally strong, whatever its interval says."
             )

@@ -298,7 +298,11 @@ def _play_next(games: EntityMatches) -> list[NextOpponent]:
             opponent=view.roster.player(sha256),
             games=met[sha256],
             gain=gain,
-            sentence=f"{p:.0%} of the points are expected, {met[sha256]} games were played so far.",
+            sentence=f"{p:.0%} of the points are expected, {_games(met[sha256])} played so far.",
         )
         for gain, sha256, p in candidates[:NEXT_OPPONENTS]
     ]
+
+
+def _games(count: int) -> str:
+    return "1 game was" if count == 1 else f"{count} games were"

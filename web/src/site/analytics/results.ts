@@ -22,17 +22,23 @@ export function results(analytics: Analytics): Node[] {
     ];
   }
   const place = element("div", { class: "content-part" });
+  const missing = element("p", { class: "note", role: "status" });
+  let shown = first.team;
   const show = (team: string) => {
-    writeParameters({ team });
-    place.replaceChildren();
-    void fill(place, async () =>
-      teamPage(await load<TeamResults>(path("analytics", analytics.env, ...team.split("/")))),
+    if (teams.includes(team)) shown = team;
+    missing.textContent = team === shown ? "" : `There is no team “${team}” here. These are the results of ${shown}.`;
+    missing.hidden = team === shown;
+    writeParameters({ team: shown });
+    // In an element of its own: an answer that comes after the next one was asked for shows nothing.
+    const own = element("div", { class: "content-part" });
+    place.replaceChildren(own);
+    void fill(own, async () =>
+      teamPage(await load<TeamResults>(path("analytics", analytics.env, ...shown.split("/")))),
     );
   };
-  const asked = parameter("team");
-  const chosen = asked !== null && teams.includes(asked) ? asked : first.team;
-  show(chosen);
-  return [element("div", { class: "bar" }, field("Team", teamInput(teams, chosen, show), true)), place];
+  const asked = parameter("team") ?? shown;
+  show(asked);
+  return [element("div", { class: "bar" }, field("Team", teamInput(teams, shown, show), true)), missing, place];
 }
 
 /** Hundreds of names: a text field that completes them. */
@@ -41,9 +47,7 @@ function teamInput(teams: readonly string[], chosen: string, show: (team: string
   const list = element("datalist", { id: "teams" }, ...options);
   const input = element("input", { list: "teams", value: chosen, spellcheck: "false", autocomplete: "off" });
   input.addEventListener("focus", () => input.select());
-  input.addEventListener("change", () => {
-    if (teams.includes(input.value)) show(input.value);
-  });
+  input.addEventListener("change", () => show(input.value));
   return element("span", {}, input, list);
 }
 
@@ -100,7 +104,8 @@ function gamesBox(team: TeamResults, games: number): HTMLElement {
 }
 
 function opponent(game: TeamGame): HTMLElement {
-  return element("a", { href: modelLink(`${game.opponent_owner}/${game.opponent_model}`) }, game.opponent_model);
+  const href = modelLink(`${game.opponent_owner}/${game.opponent_model}`);
+  return element("span", { class: "model" }, element("a", { href }, game.opponent_model));
 }
 
 function compare(team: string, game: TeamGame): HTMLElement {

@@ -87,7 +87,7 @@ export function resultsPerDay(some: readonly TeamDay[]): HTMLElement {
   return element("div", {}, chart, resultsKey());
 }
 
-export function resultsKey(): HTMLElement {
+function resultsKey(): HTMLElement {
   const entries = [
     ["bar-win", "Wins"],
     ["bar-draw", "Draws"],

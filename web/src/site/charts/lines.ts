@@ -1,7 +1,7 @@
 // Several curves in one chart, each with a colour of its own and, where it is known, the band of its interval.
 import { svg } from "../../page/dom";
 import { brief } from "../format";
-import { figure, padded, pathThrough, px, scale, text, ticks, valueAxis, type Area, type Range } from "./plot";
+import { figure, padded, pathThrough, px, scale, text, tickLabel, ticks, valueAxis, type Area, type Range } from "./plot";
 
 export interface Point {
   readonly x: number;
@@ -43,7 +43,8 @@ export function linesChart({ name, lines, x: labelX, height = 220, caption }: Li
       const [x, y] = scales(area);
       const wanted = Math.max(1, Math.floor((area.right - area.left) / 80));
       const below = ticks(xs, wanted).map((value) => text(x(value), area.bottom + 20, labelX(value), "middle"));
-      return [...valueAxis(area, y, ticks(ys, 4), brief), ...below, ...lines.flatMap((line) => drawn(line, x, y))];
+      const levels = ticks(ys, 4);
+      return [...valueAxis(area, y, levels, tickLabel(levels)), ...below, ...lines.flatMap((line) => drawn(line, x, y))];
     },
     read: (at, area) => {
       const [x] = scales(area);

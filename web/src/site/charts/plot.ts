@@ -26,6 +26,23 @@ export function ticks([low, high]: Range, wanted: number): number[] {
   return Array.from({ length: last - first + 1 }, (_, i) => (first + i) * step);
 }
 
+/** How such numbers are written: with the digits that tell them apart. */
+export function tickLabel(values: readonly number[]): (value: number) => string {
+  const largest = Math.max(...values.map(Math.abs));
+  const step = Math.abs((values[1] ?? 0) - (values[0] ?? 0)) || largest || 1;
+  const digitsOf = (unit: number) => Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9));
+  const unit = 1000 ** Math.floor(Math.log10(largest || 1) / 3);
+  const format = new Intl.NumberFormat(
+    "en",
+    largest >= 10_000
+      ? { notation: "compact", maximumFractionDigits: digitsOf(unit) }
+      : largest > 0 && largest < 0.0005
+        ? { notation: "scientific", maximumFractionDigits: digitsOf(10 ** Math.floor(Math.log10(largest))) }
+        : { maximumFractionDigits: digitsOf(1) },
+  );
+  return (value) => format.format(value).replace("-", "−");
+}
+
 /** A range with some room around its values. */
 export function padded(values: readonly number[], share: number, least: number): Range {
   const low = Math.min(...values);
@@ -72,21 +89,37 @@ export function valueAxis(
 }
 
 const DAY_MS = 86_400_000;
+const MINUTE_MS = 60_000;
+/** Minutes between two labels, within a day and of whole days. */
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720];
+const DAYS = [1, 2, 5, 7, 14, 30, 60, 120, 365];
 const clock = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const localDay = new Intl.DateTimeFormat("en", { month: "short", day: "numeric" });
 const monthDay = new Intl.DateTimeFormat("en", { month: "short", day: "numeric", timeZone: "UTC" });
 
-export function timeLabel(ms: number, range: Range): string {
-  return (range[1] - range[0] > 2 * DAY_MS ? monthDay : clock).format(ms);
+/** Whole minutes, hours or days of the reader's clock inside a range, at most about `wanted` of them. */
+function moments([low, high]: Range, wanted: number): number[] {
+  const raw = (high - low) / wanted;
+  const midnight = new Date(low).setHours(0, 0, 0, 0);
+  const minutes = STEPS.find((step) => step * MINUTE_MS >= raw);
+  const days = DAYS.find((step) => step * DAY_MS >= raw) ?? Math.ceil(raw / DAY_MS);
+  const [step, found] = [minutes ? minutes * MINUTE_MS : days * DAY_MS, [] as number[]];
+  for (let i = minutes ? Math.ceil((low - midnight) / step) : 0; midnight + i * step <= high + DAY_MS; i++) {
+    // Days are counted by the calendar: where clocks are changed, one has 23 hours or 25.
+    const moment = minutes ? midnight + i * step : new Date(midnight).setDate(new Date(midnight).getDate() + i * days);
+    if (moment >= low && moment <= high) found.push(moment);
+  }
+  return found.length ? found : [low];
 }
 
 /** Labels along the bottom, the outer ones inside the chart. */
 export function timeAxis(area: Area, at: (value: number) => number, range: Range): SVGElement[] {
   const wanted = Math.max(1, Math.min(6, Math.floor((area.right - area.left) / 130)));
-  const step = (range[1] - range[0]) / wanted;
-  return Array.from({ length: wanted + 1 }, (_, i) => {
-    const value = range[0] + i * step;
-    const anchor = i === 0 ? "start" : i === wanted ? "end" : "middle";
-    return text(at(value), area.bottom + 20, timeLabel(value, range), anchor);
+  return moments(range, wanted).map((value) => {
+    const x = at(value);
+    const anchor = x < area.left + 22 ? "start" : x > area.right - 22 ? "end" : "middle";
+    const isMidnight = new Date(value).setHours(0, 0, 0, 0) === value;
+    return text(x, area.bottom + 20, (isMidnight ? localDay : clock).format(value), anchor);
   });
 }
 

@@ -28,7 +28,7 @@ void fill(shell.content, async () => {
   ];
   const change = (id: string) => writeParameters({ tab: id === "results" ? null : id });
   return [
-    title(element("div", { class: "bar" }, environmentField(all, env))),
+    title(element("div", { class: "bar" }, environmentField(all, env, "team"))),
     tabs("Parts", pages, parameter("tab"), change),
   ];
 });

@@ -34,7 +34,7 @@ void fill(shell.content, async () => {
   const a = parameter("a") ?? another(b);
   const result = element("div", { class: "content-part" });
   void fill(result, async () => build(await load<Comparison>(path("compare", env, ...a.split("/"), ...b.split("/")))));
-  return [title(), picker(repos, a, b, env, environmentField(all, env)), result];
+  return [title(), picker(repos, a, b, env, environmentField(all, env, "a", "b")), result];
 });
 
 function title(): HTMLElement {
@@ -94,7 +94,7 @@ function build(comparison: Comparison): Node[] {
   return [verdict(comparison), numbers, columns, headToHead(comparison)];
 }
 
-export function testText(test: SequentialTest): string {
+function testText(test: SequentialTest): string {
   return `${plural(test.pairs, "mirrored pair")}; tests ${signed(test.elo1)} against ${signed(test.elo0)} points at error rates of ${percent(test.alpha)}.`;
 }
 

@@ -90,6 +90,8 @@ class LeaderboardPage {
   private table: DataTable<LeaderboardRow>;
   private view: View = parameter("columns") === "other" ? "other" : "rating";
   private masses: ReadonlyMap<string, number> | null = null;
+  /** Why there is nothing in the Nash column. */
+  private trouble = "";
   private query = parameter("q") ?? "";
   private range: Range;
 
@@ -149,7 +151,7 @@ class LeaderboardPage {
   async refresh(): Promise<void> {
     try {
       const recent = load<RecentMatches>(path("recent", this.env));
-      const [models, { matches }] = await Promise.all([loadModels(this.env), recent]);
+      const [models, { matches }] = await Promise.all([loadModels(this.env), recent, this.loadMasses()]);
       this.models = models;
       this.latest.add(...matches);
     } catch (error) {
@@ -166,9 +168,21 @@ class LeaderboardPage {
     this.table = this.newTable();
     this.show();
     if (view === "rating" || this.masses) return;
-    const matrix = await load<Matrix>(path("matrix", this.env));
-    this.masses = new Map(matrix.nash_support.map(({ sha256, mass }) => [sha256, mass]));
+    await this.loadMasses();
     this.show();
+  }
+
+  /** For the view that shows them. */
+  private async loadMasses(): Promise<void> {
+    if (this.view === "rating") return;
+    try {
+      const matrix = await load<Matrix>(path("matrix", this.env));
+      this.masses = new Map(matrix.nash_support.map(({ sha256, mass }) => [sha256, mass]));
+      this.trouble = "";
+    } catch (error) {
+      if (!(error instanceof LoadError)) throw error;
+      this.trouble = `The column Nash could not be loaded. ${error.message}`;
+    }
   }
 
   private show(): void {
@@ -181,7 +195,9 @@ class LeaderboardPage {
     );
     this.range = rangeOf(board.rows);
     this.summary.replaceChildren(...summaryOf(board));
-    this.found.textContent = wanted ? `${plural(rows.length + others.length, "model")} found` : "";
+    const trouble = this.view === "rating" ? "" : this.trouble;
+    this.found.textContent = trouble || (wanted ? `${plural(rows.length + others.length, "model")} found` : "");
+    this.found.className = trouble ? "note" : "visually-hidden";
     if (rows.length) {
       this.table.show(rows);
       put(this.main, this.table.root);
@@ -239,7 +255,7 @@ function summaryOf(board: Leaderboard): (Node | string)[] {
 
 function looseText({ repos, pairs }: LooseGroup): string {
   const names = repos.length > 4 ? `${repos.slice(0, 3).join(", ")} and ${repos.length - 3} more` : repos.join(", ");
-  return ` Only ${plural(pairs, "mirrored pair")} tie ${names} to the other models: ratings cannot be compared across that gap.`;
+  return ` Only ${plural(pairs, "mirrored pair ties", "mirrored pairs tie")} ${names} to the other models: ratings cannot be compared across that gap.`;
 }
 
 /** All ratings with most of their intervals, so that bars can be compared down the column. */

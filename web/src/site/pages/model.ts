@@ -175,9 +175,8 @@ function unranked(why: string | null): HTMLElement {
 }
 
 function ratingBox(shown: Performance): HTMLElement {
-  const newest = shown.history.at(-1);
   const withPoints = shown.history.filter((series) => series.points.length > 0);
-  if (!newest || withPoints.length === 0) {
+  if (withPoints.length === 0) {
     return box("Rating over time", "", placeholder("No rating yet", ["The line starts with the first rated match."]));
   }
   const current = withPoints.find((series) => series.sha256 === shown.standing?.sha256) ?? withPoints[0];
