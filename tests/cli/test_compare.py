@@ -6,14 +6,19 @@ import json
 import os
 import re
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
+from small_run import SPEC, policy_model
 from typer.testing import CliRunner
 
+from palus.arena.models.players import find_players
+from palus.arena.referee.games import source_of
 from palus.arena.referee.match import play_pairs
 from palus.arena.referee.result import MatchResult
 from palus.cli import app
+from palus.export.bundle import Provenance, write_bundle
 
 
 def compare(*words: str) -> tuple[int, str]:
@@ -79,3 +84,35 @@ def test_without_a_terminal_lines_tell_how_far_it_is(monkeypatch: pytest.MonkeyP
     assert "ball-chaser - random: 100 % 4/4 matches, " in done.stderr
     monkeypatch.setattr("palus.cli.output.LINE_S", 1e9)
     assert CliRunner().invoke(app, ["match", "ball-chaser", "random", "--pairs", "2"]).stderr == ""
+
+
+def bundle_of(folder: Path, game: str) -> str:
+    """A run's folder of a game that an arena plays, as far as commands that play look into it."""
+    if game == "StrikersVsGoalie":
+        specs = {behavior.name: behavior for behavior in source_of(game).spec.behaviors}
+        models = {name: policy_model(0, spec) for name, spec in specs.items()}
+    else:
+        specs, models = {"CartPole": SPEC}, {"CartPole": policy_model()}
+    write_bundle(folder, models, specs, "behaviors: {}", Provenance(game))
+    return str(folder)
+
+
+def test_the_game_is_that_of_the_run(tmp_path: Path) -> None:
+    strikers = bundle_of(tmp_path / "svg", "StrikersVsGoalie")
+    code, output = compare(strikers, "random", "--max-pairs", "1")
+    assert code == 0 and "than svg" in output
+    code, output = compare("random", strikers, "--game", "SoccerTwos")
+    assert code == 2 and "svg: trained for StrikersVsGoalie, and SoccerTwos is played here" in output
+    cart = bundle_of(tmp_path / "cart", "palus.envs.gymnasium:make")
+    for words in (["match", "random", cart], ["compare", cart, "random"], ["rank", cart]):
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 2 and f"palus enjoy {cart}" in done.output
+        assert "cart: trained for palus.envs.gymnasium:make, and what can be played here is SoccerTwos" in done.output
+    (Path(cart) / "bundle.json").write_text("[" * 100_000)
+    assert "not a bundle, SoccerTwos.onnx is missing" in compare(cart, "random")[1]
+
+
+def test_a_run_of_several_behaviors_is_ranked_as_a_whole(tmp_path: Path) -> None:
+    strikers = bundle_of(tmp_path / "svg", "StrikersVsGoalie")
+    players, rejected = find_players(Path(strikers), source_of("StrikersVsGoalie").spec)
+    assert [player.name for player in players] == ["svg"] and not rejected

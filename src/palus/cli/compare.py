@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.markup import escape
 
-from palus.cli.options import ModeOption
+from palus.cli.options import GameOption, ModeOption
 from palus.cli.output import end_early, percent, percent_range, print_json, progress_bar, stdout
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ Examples:
 
   # only a clear difference matters: quick
   palus compare a.onnx b.onnx --elo1 100
+
+  # another game, where no run tells which
+  palus compare agents/old agents/new --game StrikersVsGoalie
 
   palus compare a.onnx b.onnx --json
 """
@@ -56,14 +59,16 @@ def compare(
     max_pairs: Annotated[int, typer.Option(min=1, help="Stop undecided after this many mirrored pairs.")] = 2000,
     seed: Annotated[int, typer.Option(help="The same seed and players give the same matches.")] = 0,
     mode: ModeOption = "stochastic",
+    game: GameOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Say whether team B is better than team A, from as few matches as the error rates allow.
 
     Ctrl-C once tells what was played so far, and leaves with 130; twice ends at once.
     """
+    from palus.arena.referee.games import playable_game
     from palus.arena.referee.result import summarize
-    from palus.cli.players import load
+    from palus.cli.players import game_meant, load
     from palus.ratings.sequential import Hypotheses
     from palus.run.session import interruptible
 
@@ -71,9 +76,10 @@ def compare(
         hypotheses = Hypotheses(elo0, elo1, alpha, beta)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    old, new = load(a, b)
+    playable_game(game := game_meant(game, a, b))
+    old, new = load(a, b, game=game)
     with interruptible() as stopped:
-        results, test = _play(old, new, hypotheses, max_pairs, seed, mode, stopped)
+        results, test = _play(old, new, game, hypotheses, max_pairs, seed, mode, stopped)
         interrupted = stopped() and test.decision is None
     if interrupted and not results:
         end_early(0, max_pairs, "pairs")
@@ -110,6 +116,7 @@ def compare(
 def _play(
     old: Player,
     new: Player,
+    game: str,
     hypotheses: Hypotheses,
     max_pairs: int,
     seed: int,
@@ -137,7 +144,7 @@ def _play(
             update(completed=min(max(test.llr, low), high) - low, state=state)
             batch = min(max(FIRST_BATCH, played // 4), LARGEST_BATCH, max_pairs - played)
             # The new player comes first: the results are seen from its side.
-            results = play_pairs(new, old, batch, int(seeds[played]), mode=mode, stopped=stopped)
+            results = play_pairs(new, old, batch, int(seeds[played]), mode=mode, env_id=game, stopped=stopped)
             if stopped():
                 break
             points = points_of_a(results)

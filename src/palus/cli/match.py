@@ -24,7 +24,6 @@ from palus.cli.output import (
     typed,
 )
 from palus.errors import EnvError, ModelError, PalusError, ReplayError
-from palus.types import DEFAULT_GAME
 
 if TYPE_CHECKING:
     from palus.arena.referee.result import Mode, PairingSummary
@@ -63,7 +62,7 @@ def match(
     pairs: Annotated[int, typer.Option(min=1, help="Mirrored pairs; two matches each.")] = 200,
     seed: Annotated[int, typer.Option(help="The same seed and players give the same matches.")] = 0,
     mode: ModeOption = "stochastic",
-    game: GameOption = DEFAULT_GAME,
+    game: GameOption = None,
     replay: Annotated[
         Path | None, typer.Option(help="Write a replay (.match) of the first matches here; Doom: .mp4.")
     ] = None,
@@ -91,10 +90,10 @@ def match(
     from palus.arena.referee.recorder import Film, Recorder
     from palus.arena.referee.replay import write_replay
     from palus.arena.referee.result import summarize
-    from palus.cli.players import append_log, load
+    from palus.cli.players import append_log, game_meant, load
     from palus.run.session import interruptible
 
-    declared = playable_game(game)
+    declared = playable_game(game := game_meant(game, a, b))
     ending, what = (".mp4", "a video") if declared.filmed else (".match", "a replay")
     if replay is not None and replay.suffix != ending:
         raise ReplayError(f"--replay {replay}: of {game} {what} is written; use {replay.with_suffix(ending)}")

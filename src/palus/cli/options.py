@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from palus.envs import BUILT_IN, check_game_trust
 from palus.errors import TrustError
 from palus.trust import Trust
+from palus.types import DEFAULT_GAME
 
 if TYPE_CHECKING:
     from palus.config import RunFile
@@ -35,12 +36,13 @@ def complete_game(incomplete: str) -> list[str]:
 
 
 GameOption: TypeAlias = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--game",
         metavar="GAME",
         autocompletion=complete_game,
-        help=f"What they play: {GAMES_LISTED}. Doom takes palus[doom].",
+        help=f"What they play: {GAMES_LISTED}; default: what a run among them was trained for, else {DEFAULT_GAME}. "
+        "Doom takes palus[doom].",
     ),
 ]
 ModeOption: TypeAlias = Annotated[

@@ -8,10 +8,11 @@ from pathlib import Path
 from rich.markup import escape
 
 from palus.arena.models.players import Player, load_player
-from palus.arena.referee.games import DEFAULT_GAME, game_of, source_of
+from palus.arena.referee.games import DEFAULT_GAME, GAMES, game_of, source_of
 from palus.arena.referee.result import MatchResult
-from palus.cli.output import stdout
-from palus.errors import CheckpointError, HubError, StorageError
+from palus.cli.output import stdout, typed
+from palus.errors import CheckpointError, HubError, ModelError, StorageError
+from palus.export.bundle import game_of_bundle
 
 
 def local_folder(run: str, hub: str | None) -> Path:
@@ -62,6 +63,24 @@ def refresh_onnx(folder: Path) -> None:
         place = folder / f"{behavior}.onnx"
         if not place.is_file() or place.read_bytes() != model:
             write_bytes(place, model)
+
+
+def game_meant(game: str | None, *words: str) -> str:
+    """The game to play: the one that was named, else what the first run among the players was trained for.
+
+    Raises ModelError where no arena plays that.
+    """
+    for word in words if game is None else ():
+        path = Path(word)
+        trained = game_of_bundle(path if path.is_dir() else path.parent) if path.exists() else None
+        if trained is not None and trained in GAMES:
+            return trained
+        if trained is not None:
+            raise ModelError(
+                f"{word}: trained for {trained}, and what can be played here is {', '.join(GAMES)}; let it play with "
+                f"palus enjoy {typed(path if path.is_dir() else path.parent)}"
+            )
+    return game or DEFAULT_GAME
 
 
 def load(*words: str, game: str = DEFAULT_GAME) -> list[Player]:

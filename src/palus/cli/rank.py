@@ -22,7 +22,6 @@ from palus.cli.output import (
     stdout,
 )
 from palus.errors import ModelError, StorageError
-from palus.types import DEFAULT_GAME
 
 if TYPE_CHECKING:
     from palus.arena.models.players import Player
@@ -58,7 +57,7 @@ def rank(
     also: Annotated[list[str] | None, typer.Option("--with", help="One more player; may be repeated.")] = None,
     without: Annotated[list[str] | None, typer.Option(help="Leave out a player of this name.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed and players give the same leaderboard.")] = 0,
-    game: GameOption = DEFAULT_GAME,
+    game: GameOption = None,
     output: Annotated[Path | None, typer.Option(help="Also write the leaderboard as Markdown here.")] = None,
     log: LogOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the leaderboard as JSON.")] = False,
@@ -73,10 +72,10 @@ def rank(
     from palus.arena.models.players import find_players
     from palus.arena.referee.games import playable_game, source_of
     from palus.arena.study.tournament import rank_players
-    from palus.cli.players import append_log, load, refresh_onnx
+    from palus.cli.players import append_log, game_meant, load, refresh_onnx
     from palus.run.session import interruptible
 
-    declared = playable_game(game)
+    declared = playable_game(game := game_meant(game, str(folder)))
     if folder.is_file():
         raise ModelError(f"{folder}: a file; give the folder that it is in, or let it play with palus match")
     if declared.filmed:

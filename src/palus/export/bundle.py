@@ -19,6 +19,8 @@ from palus.files import write_bytes, write_text
 from palus.types import BehaviorSpec
 
 SCHEMA = 1
+MAX_BYTES = 1 << 20
+"""What is read of a bundle.json that may come from anywhere."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,17 @@ def write_bundle(
     for name, data in models.items():
         write_bytes(folder / f"{name}.onnx", data)
     return folder / f"{first}.onnx" if first in models else None
+
+
+def game_of_bundle(folder: Path) -> str | None:
+    """The game that a bundle's policy was trained for, as its bundle.json says; None where that does not say."""
+    file = folder / "bundle.json"
+    try:
+        facts = json.loads(file.read_bytes()) if file.is_file() and file.stat().st_size <= MAX_BYTES else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    game = facts.get("env_id") if isinstance(facts, dict) else None
+    return game[:100] or None if isinstance(game, str) else None
 
 
 def record_results(folder: Path, results: Mapping[str, float], pairs: int) -> None:

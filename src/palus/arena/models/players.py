@@ -17,6 +17,7 @@ from palus import envs
 from palus.arena.models.policies import Observations, OnnxPlayer, RandomPlayer, played_behaviors
 from palus.envs.arena_game import BotAct
 from palus.errors import ModelError
+from palus.export.bundle import game_of_bundle
 from palus.files import digest_of
 from palus.types import F32, I64, Bool, GameSpec
 
@@ -108,7 +109,7 @@ def load_player(spec: str, env_spec: GameSpec, name: str | None = None) -> Playe
     path = Path(spec)
     if path.is_dir():
         name = name or path.resolve().name
-        models = [_bundle_model(path, behavior.name) for behavior in env_spec.behaviors]
+        models = [_bundle_model(path, behavior.name, env_spec.env_id) for behavior in env_spec.behaviors]
         members = {own.name: OnnxPlayer(model, own, name) for model, own in zip(models, behaviors, strict=True)}
         return team_of(members, name, digest_of({own: member.sha256 or "" for own, member in members.items()}))
     if not path.exists():
@@ -134,8 +135,10 @@ def find_players(folder: Path, env_spec: GameSpec) -> tuple[list[Player], list[s
     own = env_spec.behaviors[0].name
     files = [p for p in sorted(folder.iterdir()) if p.suffix in (".onnx", ".npz")]
     files += sorted((folder / own).glob("*.onnx")) if own else []  # a run keeps its checkpoints there
+    if len(env_spec.behaviors) > 1:  # no file plays alone
+        files = [folder] if (folder / f"{own}.onnx").is_file() else []
     # The model of a bundle is called like its folder: all of them have the same file name.
-    candidates = {folder.resolve().name if p.stem == own else p.stem: p for p in files if p.is_file()}
+    candidates = {folder.resolve().name if p == folder or p.stem == own else p.stem: p for p in files if p.exists()}
     for bundle in sorted(folder.iterdir()):
         if any(p.is_file() for p in bundle.glob(f"{own or '*'}.onnx")):
             candidates[f"{bundle.name}/" if bundle.name in candidates else bundle.name] = bundle
@@ -151,13 +154,16 @@ def find_players(folder: Path, env_spec: GameSpec) -> tuple[list[Player], list[s
     return list(players.values()), rejected
 
 
-def _bundle_model(folder: Path, own: str) -> Path:
-    """`<Behavior>.onnx`, or the only file where any name fits."""
+def _bundle_model(folder: Path, own: str, game: str) -> Path:
+    """`<Behavior>.onnx`, or the only file where any name fits. game: that is to be played."""
     models = sorted(p for p in folder.glob("*.onnx") if p.is_file())
     if own and folder / f"{own}.onnx" in models:
         return folder / f"{own}.onnx"
     if not own and len(models) == 1:
         return models[0]
+    trained = game_of_bundle(folder)
+    if trained not in (None, game):
+        raise ModelError(f"{folder}: trained for {trained}, and {game} is played here; choose a model of {game}")
     found = (
         f"it holds {', '.join(p.name for p in models[:5])}: name one of them" if models else "it holds no .onnx file"
     )
