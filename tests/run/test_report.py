@@ -27,7 +27,7 @@ from palus.run.trainee import PolicyRecord, Trainee
 class Told:
     """A report of the debug preset (summary_freq 4000) into a text and a folder."""
 
-    def __init__(self, folder, trainer="poca", *overrides):
+    def __init__(self, folder, trainer="poca", *overrides, **console):
         run = load_run("debug", [f"behaviors.SoccerTwos.trainer_type={trainer}", *overrides])
         self.text, self.folder = io.StringIO(), RunFolder(folder, ["SoccerTwos"])
         behavior = run.behaviors["SoccerTwos"]
@@ -37,7 +37,7 @@ class Told:
             0, *names, behavior, learner, self.folder.of("SoccerTwos"), self.record, SimpleNamespace()
         )
         self.timers = Timers()
-        self.report = Report(run, [self.trainee], self.folder, self.timers, Console(file=self.text, width=60))
+        self.report = Report(run, [self.trainee], self.folder, self.timers, Console(file=self.text, width=60, **console))
 
     def add(self, step, seconds, episodes, stats, entropy, elo):
         self.record.add(episodes, stats, entropy)
@@ -322,3 +322,16 @@ def test_a_resumed_report_takes_back_what_came_after_the_checkpoint(tmp_path):
     assert [(line["kind"], line.get("seconds")) for line in lines] == [
         ("run", None), ("summary", 1.0), ("run", None), ("summary", 3.0), ("end", 3.0),
     ]  # fmt: skip
+
+
+def test_the_bar_shows_no_markup_above_which_a_line_is_told(tmp_path):
+    told = Told(tmp_path, force_terminal=True)
+    told.report.console.width, told.report.last_scores = 120, {"rival [new]": 0.5}
+    with told.report:
+        told.report.advance(0, 1000, 1.0, 1.0, 1200.0, {})
+        told.report._progress.refresh()
+        told.text.seek(told.text.truncate(0))
+        told.report.tell("a line")
+        shown = told.text.getvalue()
+    assert "SoccerTwos" in shown and "rival [new] 50%" in shown
+    assert "[bold]" not in shown

@@ -9,12 +9,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from tensorboardX import summary
 
 from palus.config import RunFile
@@ -80,8 +81,11 @@ class Report:
 
     def __enter__(self) -> Report:
         if self.console.is_terminal and self._tell is None:
-            columns = ("[bold]{task.description}", BarColumn(None), "{task.percentage:>3.0f}%", "{task.fields[state]}")
-            self._progress = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console)
+            # Plain strings would be read as markup or not, as the line that is printed above the bar is.
+            text = partial(TextColumn, markup=False)
+            columns = (text("{task.description}", style="bold"), BarColumn(None), text("{task.percentage:>3.0f}%"))
+            times = (text("{task.fields[state]}"), TimeElapsedColumn(), TimeRemainingColumn())
+            self._progress = Progress(*columns, *times, console=self.console)
             self._progress.start()
         self._open(self.lines)
         return self
