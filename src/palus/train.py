@@ -38,7 +38,7 @@ BOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a run left behind. model: the trained policy's file; finished: max_steps was reached."""
+    """What a run left behind. model: the trained policy's file, which inference leaves to who trained it; finished: max_steps was reached."""
 
     model: Path
     steps: int

@@ -124,6 +124,7 @@ def test_inference_plays_and_changes_nothing_on_disk(first: Path) -> None:
     told = train(first, "--run-id", "first", "--resume", "checkpoint_settings.inference=true", "palus.max_minutes=0.02")
     assert "Step: 1024." in told and "Not Training." in told and " Training." not in told.replace("Not Training.", "")
     assert f"Resuming from {first / 'first' / 'SoccerTwos'}." in told
+    assert "nothing was saved." in told and not any(word in told for word in ("Model:", "Continue:", "Next:"))
     assert {path: path.read_bytes() for path in (first / "first").rglob("*") if path.is_file()} == before
     status = json.loads((first / "first" / "run_logs" / "training_status.json").read_text())
     assert status["SoccerTwos"]["final_checkpoint"]["steps"] == 768

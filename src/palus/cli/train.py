@@ -303,7 +303,10 @@ def _train(
     if ranks.rank:
         return
     if as_json:
-        print_json({**result.__dict__, "model": str(result.model)})
+        print_json({**result.__dict__, "model": str(result.model) if result.model.is_file() else None})
+        return
+    if run.checkpoint_settings.inference:
+        stderr.print(f"Played until step {result.steps:,}; nothing was saved.")
         return
     folder, steps, seconds = folder_of(run), result.steps - steps, max(result.wall_seconds - seconds, 1e-9)
     pace = f": {steps:,} steps in {seconds / 60:.1f} min ({steps / seconds:,.0f} steps/s)" if steps else ""
