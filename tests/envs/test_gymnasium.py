@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from palus.envs import make_game
+from palus.envs import GameSource, make_game
 from palus.envs.check_game import check_game
 from palus.envs.game import observation_arrays, random_actions
 from palus.errors import EnvError
@@ -262,7 +262,32 @@ def test_what_no_network_can_read_or_write_is_refused():
         ActionWriter(spaces.Text(5))
     with pytest.raises(EnvError, match="Gymnasium cannot make 'NoSuch-v0'"):
         make_game(MAKE, TRUST, id="NoSuch-v0")
+    with pytest.raises(EnvError, match=r"No module named 'mygamee'.*; check PYTHONPATH"):
+        make_game(MAKE, Trust(frozenset({"mygamee"})), id="mygamee:Walk-v0")
     game = make_game(MAKE, TRUST, id="CartPole-v1")
     with pytest.raises(EnvError, match="render_mode: rgb_array"):
         game.render()
     game.close()
+
+
+@pytest.mark.parametrize(
+    ("begun", "told"),
+    [
+        (lambda: np.zeros(1, np.float32), r"Odd-v0: reset has to return \(observation, info\); found ndarray"),
+        (lambda: 1 // 0, r"(?s)the game cannot be made or started; it raised:.*ZeroDivisionError"),
+    ],
+    ids=["of the old API", "raises"],
+)
+def test_an_environment_that_cannot_begin_is_told_of(begun, told):
+    class Odd(gymnasium.Env):
+        observation_space, action_space = spaces.Box(-1, 1, (1,)), spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return begun()
+
+    gymnasium.register("Odd-v0", Odd, disable_env_checker=True)
+    try:
+        with pytest.raises(EnvError, match=told):
+            _ = GameSource(MAKE, {"id": "Odd-v0"}, TRUST).spec
+    finally:
+        del gymnasium.registry["Odd-v0"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -16,7 +17,7 @@ from palus.envs.doom.scenarios import ENVIRONMENTS
 from palus.envs.game import Game
 from palus.envs.matches import Matches, OneMatch
 from palus.envs.protocol import MultiAgentEnv
-from palus.errors import EnvError
+from palus.errors import EnvError, PalusError
 from palus.trust import NOBODY, Trust, load
 from palus.types import BASE_ENV, GameSpec
 
@@ -128,6 +129,11 @@ class GameSource:
             return factory(*given, **options)
         except TypeError as error:
             raise EnvError(f"game {self.env_id} refuses the options {sorted(options)}: {error}") from error
+        except (PalusError, MemoryError):
+            raise
+        except Exception as error:  # whatever a user's game raises, as a worker tells it
+            text = traceback.format_exc().strip()
+            raise EnvError(f"the game cannot be made or started; it raised:\n{text}") from error
 
 
 def _make_ours(factory: Callable[..., Any], env_id: str, given: tuple[Any, ...], options: Mapping[str, Any]) -> Any:

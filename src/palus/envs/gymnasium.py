@@ -35,7 +35,7 @@ def make(id: str, *, num_envs: int = 1, vectorization_mode: str = "sync", **opti
 
     num_envs: more than one are stepped together, as the agents of one game: for environments whose step costs less than
     a message. vectorization_mode: `vector_entry_point` uses the environment's own vectorised implementation.
-    Raises EnvError when Gymnasium does not know the environment.
+    Raises EnvError when Gymnasium does not know the environment, or what it needs cannot be imported.
     """
     try:
         if num_envs == 1:
@@ -44,6 +44,8 @@ def make(id: str, *, num_envs: int = 1, vectorization_mode: str = "sync", **opti
         env = gymnasium.make_vec(id, num_envs, vectorization_mode, settings, **options)
     except gymnasium.error.Error as error:
         raise EnvError(f"Gymnasium cannot make {id!r}: {error}") from error
+    except ImportError as error:
+        raise EnvError(f"Gymnasium cannot make {id!r}: {str(error).rstrip('.')}; check PYTHONPATH") from error
     return VectorGame(env, id)
 
 
@@ -52,15 +54,19 @@ class GymnasiumGame(EnvGame):
 
     def __init__(self, env: gymnasium.Env[Any, Any], env_id: str) -> None:
         super().__init__(env)
-        self._observation, self._info = env.reset(seed=0)
+        self._name = env_id
+        self.reset(0)
         masked = action_mask(env.action_space, self._info) is not None
         self._reader, self._writer = ObservationReader(env.observation_space), ActionWriter(env.action_space, masked)
         self.spec = GameSpec.alike(env_id, self._reader.specs, self._writer.spec, fps=fps_of(env))
         self.active: Bool = np.ones(1, np.bool_)
 
     def reset(self, seed: int) -> None:
-        """Start an episode with that seed."""
-        self._observation, self._info = self._env.reset(seed=seed)
+        """Start an episode with that seed. Raises EnvError for an environment of the API before Gymnasium's."""
+        begun = self._env.reset(seed=seed)
+        if not (isinstance(begun, tuple) and len(begun) == 2 and isinstance(begun[1], Mapping)):
+            raise EnvError(f"{self._name}: reset has to return (observation, info); found {type(begun).__name__}")
+        self._observation, self._info = begun
 
     def observe(self, out: Mapping[str, AnyArray]) -> None:
         """Write the observation of the latest reset or step."""
