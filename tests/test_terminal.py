@@ -18,7 +18,7 @@ import palus
 from full_disk import at_most
 from palus.cli.mlagents_hub import load_from_hf, push_to_hf
 from palus.cli.mlagents_learn import learn, run_experiment
-from palus.cli.output import stderr, stdout
+from palus.cli.output import standings, stderr, stdout
 from palus.terminal import Terminal
 
 NAME = "A\x1b]0;owned\x07\x1b[2J\x9b5m\r\tB\n"
@@ -111,6 +111,17 @@ def test_a_table_has_columns_whatever_the_environment_says_of_the_width(monkeypa
     table.add_row("ball-chaser")
     Terminal(file=(written := io.StringIO())).print(table)
     assert "ball-chaser" in written.getvalue()
+
+
+def test_a_table_loses_no_word_on_a_narrow_terminal() -> None:
+    board = standings(("rank", "player", "rating", "points"), [("1", "goalie-striker", "1706", "100.0 %")])
+    board.columns[2].no_wrap = True
+    board.add_row("2", "random", "10 ± 3", "0.0 %")
+    Terminal(file=(written := io.StringIO()), width=20, soft_wrap=True).table(board)
+    assert "│    1 │ goalie-striker │   1706 │  100.0 │" in written.getvalue()
+    assert "│    2 │ random         │ 10 ± 3 │  0.0 % │" in written.getvalue()
+    Terminal(file=(wide := io.StringIO()), width=300, soft_wrap=True).table(board)
+    assert "│    1 │ goalie-striker │   1706 │ 100.0 % │" in wide.getvalue()
 
 
 def test_every_console_is_such_a_one() -> None:

@@ -15,7 +15,9 @@ from contextlib import suppress
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.segment import Segment
+from rich.table import Table
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """All of C0 and C1 but for tabs and ends of lines."""
@@ -67,6 +69,13 @@ class Terminal(Console):
             elif not self.stderr:
                 raise
             del self._buffer[:]
+
+    def table(self, table: Table) -> None:
+        """Print a table in which no word is cut: where the terminal is too narrow for that, it wraps its lines."""
+        for column in table.columns:
+            sizes = [Measurement.get(self, self.options, cell) for cell in (column.header, *column.cells)]
+            column.min_width = max(size.maximum if column.no_wrap else size.minimum for size in sizes)
+        self.print(table, soft_wrap=False, crop=False)
 
     def on_broken_pipe(self) -> None:
         """Who reads stdout no more wants no more. What stderr went to may have ended by the very Ctrl-C by which a run

@@ -100,7 +100,7 @@ def list_(
         made = datetime.datetime.fromtimestamp(token.created_ms / 1000).strftime("%Y-%m-%d %H:%M")
         state = "revoked" if token.revoked_ms else "valid"
         table.add_row(token.account, token.label, ", ".join(sorted(token.scopes)), made, state)
-    stdout.print(table, soft_wrap=False)
+    stdout.table(table)
 
 
 @app.command(epilog=EPILOG)

@@ -76,7 +76,7 @@ def demo(
         repo = invite(arena, folder, models or [Path(p) for p in MODEL_FOLDERS], console)
         place = await_place(arena, repo, 60.0 * arena_minutes)
         rows = board(arena)
-        console.print(board_table(rows, repo), soft_wrap=False)
+        console.table(board_table(rows, repo))
         wins = place.best_wins if place is not None else []
         watch = f"{arena.url}/match?id={wins[0].id}" if wins else None
         result = {

@@ -86,11 +86,11 @@ def fidelity(
     if as_json:
         print_json(report)
         return
-    stdout.print(_policy_table(rows), soft_wrap=False)
+    stdout.table(_policy_table(rows))
     if conventions:
-        stdout.print(_convention_table(policy, report["conventions"]), soft_wrap=False)
+        stdout.table(_convention_table(policy, report["conventions"]))
     if cross:
-        stdout.print(_cross_table([p.name for p in entrants], table), soft_wrap=False)
+        stdout.table(_cross_table([p.name for p in entrants], table))
 
 
 def _policy_table(rows: list[FidelityRow]) -> Table:

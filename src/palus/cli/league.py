@@ -196,7 +196,7 @@ def _show(place: str, as_json: bool) -> None:
             "-" if row.rating is None else f"{mean:.0f} ± {high - mean:.0f}",
             "-" if row.last_seen_s is None else f"{row.last_seen_s:.0f} s",
         )  # fmt: skip
-    stdout.print(table, soft_wrap=False, crop=False)
+    stdout.table(table)
     for row in rows:
         if row.left_out:
             stderr.print(escape(lines_left_out(row.run, row.left_out)))

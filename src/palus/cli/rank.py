@@ -109,7 +109,7 @@ def rank(
         report = {"standings": board.standings, "blue_advantage": board.blue_advantage, "skipped": rejected}
         print_json({**report, "pairs": pairs, "seed": seed, "interrupted": interrupted})
     else:
-        stdout.print(leaderboard_table(board), soft_wrap=False)
+        stdout.table(leaderboard_table(board))
         for names, tied in board.loose:
             stdout.print(
                 f"[yellow]Careful:[/] only {tied} pairs tie {escape(', '.join(names))} to the others; ratings cannot "

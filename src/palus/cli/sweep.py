@@ -210,4 +210,4 @@ def _table(kept: optuna.Study, plan: Plan, as_json: bool) -> None:
             f"{row.number}{' *' if row.best else ''}", row.state, *values, f"{row.done:.0%}",
             escape(told), escape(row.where), style="bold" if row.best else None,
         )  # fmt: skip
-    stdout.print(table, soft_wrap=False)
+    stdout.table(table)
