@@ -19,6 +19,8 @@ from typer.testing import CliRunner
 
 from palus.cli import app
 from palus.config.appo import AppoNetworkSettings
+from palus.config.network import NetworkSettings
+from palus.envs import GameSource
 from palus.export.policy_file import PolicyFile, write_policy
 from palus.hub import client
 from palus.hub.card import read_card
@@ -174,6 +176,19 @@ def test_what_is_no_agent_is_said_with_advice(tmp_path: Path, monkeypatch: pytes
     assert "ada/nowhere: no such folder here, so a hub was asked: " in refused
     (tmp_path / "empty").mkdir()
     assert "expected configuration.yaml" in " ".join(run("enjoy", "empty", code=2).split())
+
+
+def test_a_video_of_a_game_without_pictures_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "soccer" / "SoccerTwos").mkdir(parents=True)
+    (tmp_path / "soccer" / "configuration.yaml").write_text(
+        "behaviors: {SoccerTwos: {trainer_type: ppo, network_settings: {hidden_units: 8, num_layers: 1}}}\n"
+    )
+    spec = GameSource("SoccerTwos").spec
+    settings = NetworkSettings(hidden_units=8, num_layers=1)
+    policy = Network(spec.behaviors[0], settings, torch.Generator().manual_seed(0))
+    write_policy(tmp_path / "soccer" / "SoccerTwos" / "policy.npz", PolicyFile.of(policy, spec, "SoccerTwos", 1, 0.0))
+    told = " ".join(run("enjoy", tmp_path / "soccer", "--video", tmp_path / "x.mp4", code=2).split())
+    assert "x.mp4: SoccerTwos draws no pictures; palus match --replay, then palus watch, show its matches" in told
 
 
 def test_an_agent_of_sample_factory_plays_doom(tmp_path: Path) -> None:

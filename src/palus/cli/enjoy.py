@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from palus.cli.options import EpisodeSeedOption, TrustOption, told_where
 from palus.cli.output import can_keep, check_place, matches_progress, print_json, stdout
+from palus.envs import arena_games
 from palus.errors import EnvError, HubError
 from palus.terminal import Terminal
 from palus.trust import Trust
@@ -96,6 +97,10 @@ def enjoy(
             agent = open_player(folder, "best" if best else "latest", trusted, env)
     if video is not None and agent.source is None:
         raise EnvError(f"--video {video}: {NO_PICTURES}")
+    if video is not None and agent.source is not None and agent.source.prefers_batch:  # `OneMatch` draws nothing
+        ranked = agent.env_id in arena_games()
+        remedy = "palus match --replay, then palus watch, show its matches" if ranked else "leave it out"
+        raise EnvError(f"--video {video}: {agent.env_id} draws no pictures; {remedy}")
     if push_to_hub is not None:  # before the work: packages, token and rights
         if not agent.is_ours:
             raise HubError("--push-to-hub publishes runs of palus; Sample Factory publishes its own experiments")
