@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import palus.files
-from palus.config import load_run
+from palus.config import dump_run, load_run
 from palus.errors import CheckpointError, ModelError, StorageError
 from palus.launch.apart import claimed
 from palus.league.exchange import Berth
@@ -177,6 +177,30 @@ def test_a_checkpoint_of_another_network_says_so(setting, message, tmp_path):
     other = debug_run(tmp_path, normal, f"behaviors.SoccerTwos.network_settings.{setting}")
     with pytest.raises(CheckpointError, match=rf"does not fit this run file \({message}"):
         Run(other, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "message"),
+    [
+        (["trainer_type=poca"], ["trainer_type=ppo"], "trainer_type is ppo here, and was poca where"),
+        (
+            ["trainer_type=ppo"],
+            ["trainer_type=ppo", "hyperparameters.shared_critic=true"],
+            "hyperparameters.shared_critic is true here, and was false where",
+        ),
+    ],
+)
+def test_a_checkpoint_of_another_trainer_says_so(before, now, message, tmp_path):
+    then, other = (debug_run(tmp_path, *(f"behaviors.SoccerTwos.{key}" for key in keys)) for keys in (before, now))
+    Run(then).save()
+    (tmp_path / "debug" / "configuration.yaml").write_text(dump_run(then))
+    with pytest.raises(CheckpointError, match=rf"does not fit this run file \(behaviors\.SoccerTwos\.{message}"):
+        Run(other, resume=True)
+    path = f"behaviors.SoccerTwos.init_path={tmp_path}/debug/SoccerTwos/checkpoint.pt"
+    where = "checkpoint_settings.run_id=other"
+    begun = debug_run(tmp_path, *(f"behaviors.SoccerTwos.{key}" for key in now), path, where)
+    with pytest.raises(CheckpointError, match=rf"does not fit behavior SoccerTwos \(.*{message}"):
+        Run(begun)
 
 
 def test_a_checkpoint_of_an_older_version_is_known_by_its_weights_alone(tmp_path):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from palus.config import RunFile
+from palus.config import RunFile, load_run
+from palus.config.trainer import AnyBehavior
 from palus.envs import GameSource
-from palus.errors import CheckpointError, ModelError
+from palus.errors import CheckpointError, ModelError, PalusError
 from palus.learn.learner import Learner
 from palus.learn.ranks import ALONE
 from palus.nn.matmul import MatmulPath
@@ -115,8 +116,9 @@ def initialize(trainees: Sequence[Trainee], home: RunFolder | None, warn: Callab
             state, steps = initial_state(Path(path), trainee.name, trainee.learner, warn)
             trainee.learner.begin_from(state)
         except (KeyError, IndexError, RuntimeError, ValueError, TypeError, ModelError) as error:
+            told = another_trainer(Path(path).parent.parent, {trainee.name: trainee.behavior})
             raise CheckpointError(
-                f"{path}: does not fit behavior {trainee.name} ({error}); its trainer, network_settings and number of "
+                f"{path}: does not fit behavior {trainee.name} ({told or error}); its trainer, network_settings and number of "
                 "reward_signals have to be those of the run that it comes from."
             ) from error
         trainee.step = steps if home is not None else 0
@@ -126,6 +128,31 @@ def initialize(trainees: Sequence[Trainee], home: RunFolder | None, warn: Callab
             lines.append(f"Initializing from {path}.")
             lines.append(f"Starting training from step 0 and saving to {trainee.folder}.")
     return lines
+
+
+def another_trainer(folder: Path, behaviors: Mapping[str, AnyBehavior]) -> str | None:
+    """That the run whose checkpoint does not fit had another trainer, or its critic elsewhere; None where it had not,
+    or its folder does not say. behaviors: of the run that was to take it."""
+    try:
+        before = load_run(folder / "configuration.yaml").behaviors
+    except PalusError:
+        return None
+    for name in behaviors.keys() & before.keys():
+        then, now = before[name], behaviors[name]
+        for key in ("trainer_type", "hyperparameters.shared_critic"):
+            was, found = (_looked_up(own, key) for own in (then, now))
+            if was != found and None not in (was, found):
+                here, there = (str(value).lower() for value in (found, was))
+                return f"behaviors.{name}.{key} is {here} here, and was {there} where the weights are from"
+    return None
+
+
+def _looked_up(behavior: AnyBehavior, key: str) -> object:
+    """A value by its dotted path; None where a trainer has no such key."""
+    found: object = behavior
+    for part in key.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 def unfit_learners(run: RunFile, trust: Trust, fresh: bool) -> Iterator[str]:

@@ -38,7 +38,7 @@ from palus.run.baselines import Baselines
 from palus.run.computing import Computing
 from palus.run.folder import RunFolder, read_checkpoint
 from palus.run.guests import Guests
-from palus.run.initial import initialize, with_initial_paths
+from palus.run.initial import another_trainer, initialize, with_initial_paths
 from palus.run.learners import LearnerMaker, contender_of, populations_of
 from palus.run.lessons import Lessons
 from palus.run.members import find_guests
@@ -490,8 +490,9 @@ class Parts:
             if self.exchange is not None and self._told is not None:
                 self.exchange.load_state_dict(self._told)
         except (KeyError, RuntimeError, ValueError, TypeError, EnvError, ModelError) as error:
+            told = another_trainer(self.folder.root, self.run.behaviors) or error
             raise CheckpointError(
-                f"{self.folder.checkpoint}: does not fit this run file ({error}); resume with the run's own "
+                f"{self.folder.checkpoint}: does not fit this run file ({told}); resume with the run's own "
                 f"{self.folder.root / 'configuration.yaml'}, or start anew with --force."
             ) from error
 
