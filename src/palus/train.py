@@ -319,7 +319,7 @@ def describe(parts: Run) -> list[str]:
     return [
         *notes(parts.run, known_game(parts.run, source, parts.spec)),
         *(["every learner has done its max_steps; raise max_steps to train on"] if is_over else []),
-        explain(computing.matmul, computing.measured, computing.place.device),
+        explain(computing.matmul, computing.measured, computing.place.device, setting=parts.run.palus.matmul),
         *(["acting int8: encodes pictures faster here; learning stays in fp32 (palus.acting)"] if in_int8 else []),
         *(f"each of {ranks} ranks: {line}" if ranks > 1 else line for line in parts.collector.describe()),
     ]

@@ -181,7 +181,9 @@ def test_a_path_that_is_slower_here_is_warned_of_with_both_rates(monkeypatch):
     measured(monkeypatch, 100.0, 190.0)
     assert slowness(*choose("bf16")) is None
     assert slowness(*choose("auto")) is None
-    assert "as the run file says" in explain(*choose("bf16")) and "fastest of" in explain(*choose("auto"))
+    assert "fastest of" in explain(*choose("auto"))
+    assert "bf16: as the run file says, measured" in explain(*choose("bf16"), setting="bf16")
+    assert "bf16: as the run began, measured" in explain(*choose("bf16"))  # which was resumed
 
 
 def test_a_quarter_faster_is_worth_a_warning_and_less_is_not():

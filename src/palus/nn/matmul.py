@@ -173,9 +173,15 @@ def fastest_everywhere(measured: Sequence[Sequence[MatmulPath]]) -> str:
     return _best([min((paths[name] for paths in known), key=lambda path: path.gflops) for name in common]).name
 
 
-def explain(path: MatmulPath, measured: Sequence[MatmulPath], device: torch.device = CPU.device) -> str:
-    """One line for the start of the log: which path, why, and how fast the measured ones are."""
-    reason = "fastest of the paths measured" if len(measured) > 2 else "as the run file says, measured"
+def explain(
+    path: MatmulPath, measured: Sequence[MatmulPath], device: torch.device = CPU.device, *, setting: str = "auto"
+) -> str:
+    """One line for the start of the log: which path, why, and how fast the measured ones are.
+
+    setting: of the run file; a run that it leaves the path to keeps that with which it began.
+    """
+    kept = "as the run began, measured" if setting == "auto" else "as the run file says, measured"
+    reason = "fastest of the paths measured" if len(measured) > 2 else kept
     rates = ", ".join(f"{p.name} {p.gflops:.0f}" for p in measured)
     where = "one thread" if device.type == "cpu" else str(device)
     return f"matmul {path.name}: {reason} on {where} (GFLOP/s: {rates})"
