@@ -82,6 +82,11 @@ def test_a_disk_that_fills_up_while_a_file_is_written_keeps_the_old_one(tmp_path
     assert path.read_bytes() == b"old" and [*tmp_path.iterdir()] == [path]
 
 
+def test_a_folder_in_a_file_s_place_is_told_of(tmp_path):
+    with pytest.raises(StorageError, match="give the name of a file"):
+        write_bytes(tmp_path, b"new")
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_whatever_else_ends_the_writing_is_raised_as_it_is_and_leaves_nothing(tmp_path, error):
     def write(_):

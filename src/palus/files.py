@@ -5,6 +5,7 @@ Leaf module.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -77,9 +78,9 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, forced:
         reason = error if isinstance(error, OSError) else refusal
         if reason is None or not isinstance(error, Exception):
             raise
+        advice = "give the name of a file" if reason.errno == errno.EISDIR else "free space or choose another folder"
         raise StorageError(
-            f"{path}: could not be written ({reason.strerror or reason}); "
-            "free space or choose another folder. What was there before is unchanged."
+            f"{path}: could not be written ({reason.strerror or reason}); {advice}. What was there before is unchanged."
         ) from error
 
 

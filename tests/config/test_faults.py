@@ -153,6 +153,7 @@ def test_a_wrong_environment_parameter_is_named(faults, parameter, message) -> N
         ("", "run.yaml: the file is empty; expected at least behaviors"),
         ("behaviors: &b {A: *b}", "run.yaml: line 1: the alias of this value is used inside it; write the value out"),
         ("- 1", "run.yaml: expected a map of sections, found a list"),
+        ("root:x:0:0:" + "a" * 1500, f"run.yaml: expected a map of sections, found 'root:x:0:0:{'a' * 48}..."),
         (
             "behaviors: {A: {max_steps: 1:30}}",
             "run.yaml, behaviors.A.max_steps: expected a whole number, found '1:30'",

@@ -209,6 +209,9 @@ def test_foreign_names_and_pages_are_refused(client: TestClient) -> None:
 def test_what_is_no_run_is_refused_with_the_runs_in_it(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="neither a replay nor the folder of a run; give results/RUN_ID"):
         check_run(tmp_path)
+    (tmp_path / "best.match").touch()
+    with pytest.raises(CheckpointError, match=r"best\.match: a file; a replay is watched by itself"):
+        check_run(tmp_path / "best.match")
     run_folder(tmp_path / "mine", opening())
     with pytest.raises(CheckpointError, match="it holds the runs mine: name one of them"):
         check_run(tmp_path)

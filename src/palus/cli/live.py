@@ -102,6 +102,8 @@ def check_run(folder: Path) -> None:
     """Raises CheckpointError for what is no run's folder."""
     if any(any(folder.glob(sign)) for sign in SIGNS):
         return
+    if folder.is_file():
+        raise CheckpointError(f"{folder}: a file; a replay is watched by itself, so leave out one or the others")
     runs = sorted(path.name for path in folder.glob("*/") if any(any(path.glob(sign)) for sign in SIGNS))
     beside = f"; it holds the runs {', '.join(runs[:5])}: name one of them" if runs else ""
     raise CheckpointError(f"{folder}: neither a replay nor the folder of a run{beside or '; give results/RUN_ID'}")

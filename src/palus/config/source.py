@@ -94,6 +94,8 @@ _Loader.add_constructor(_OBJECT, _behaviors)
 
 MAX_VALUES = 100_000
 """In a run file, or an override."""
+MAX_SHOWN = 60
+"""Characters of a file that is no run file, in the message that says so."""
 MAX_DIGITS = 100
 """Of a number."""
 
@@ -170,7 +172,9 @@ def parse_tree(text: str, repeated: list[str] | None = None) -> tuple[Tree, list
     if value is None:
         return {}, [Fault((), "the file is empty; expected at least behaviors")]
     if not isinstance(value, dict):
-        return {}, [Fault((), f"expected a map of sections, found {found(value)}")]
+        shown = found(value)
+        shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}..."
+        return {}, [Fault((), f"expected a map of sections, found {shown}")]
     return value, []
 
 
