@@ -38,7 +38,8 @@ BOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a run left behind. model: the trained policy's file, which inference leaves to who trained it; finished: max_steps was reached."""
+    """What a run left behind. model: the trained policy's file, which inference does not write; finished: max_steps was
+    reached."""
 
     model: Path
     steps: int

@@ -37,7 +37,8 @@ class Told:
             0, *names, behavior, learner, self.folder.of("SoccerTwos"), self.record, SimpleNamespace()
         )
         self.timers = Timers()
-        self.report = Report(run, [self.trainee], self.folder, self.timers, Console(file=self.text, width=60, **console))
+        terminal = Console(file=self.text, width=60, **console)
+        self.report = Report(run, [self.trainee], self.folder, self.timers, terminal)
 
     def add(self, step, seconds, episodes, stats, entropy, elo):
         self.record.add(episodes, stats, entropy)

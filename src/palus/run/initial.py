@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from palus.config import RunFile, load_run
-from palus.config.trainer import AnyBehavior
+from palus.config.trainer import Behavior
 from palus.envs import GameSource
 from palus.errors import CheckpointError, ModelError, PalusError
 from palus.learn.learner import Learner
@@ -118,8 +118,8 @@ def initialize(trainees: Sequence[Trainee], home: RunFolder | None, warn: Callab
         except (KeyError, IndexError, RuntimeError, ValueError, TypeError, ModelError) as error:
             told = another_trainer(Path(path).parent.parent, {trainee.name: trainee.behavior})
             raise CheckpointError(
-                f"{path}: does not fit behavior {trainee.name} ({told or error}); its trainer, network_settings and number of "
-                "reward_signals have to be those of the run that it comes from."
+                f"{path}: does not fit behavior {trainee.name} ({told or error}); its trainer, network_settings and "
+                "number of reward_signals have to be those of the run that it comes from."
             ) from error
         trainee.step = steps if home is not None else 0
         if home is not None:
@@ -130,7 +130,7 @@ def initialize(trainees: Sequence[Trainee], home: RunFolder | None, warn: Callab
     return lines
 
 
-def another_trainer(folder: Path, behaviors: Mapping[str, AnyBehavior]) -> str | None:
+def another_trainer(folder: Path, behaviors: Mapping[str, Behavior]) -> str | None:
     """That the run whose checkpoint does not fit had another trainer, or its critic elsewhere; None where it had not,
     or its folder does not say. behaviors: of the run that was to take it."""
     try:
@@ -147,7 +147,7 @@ def another_trainer(folder: Path, behaviors: Mapping[str, AnyBehavior]) -> str |
     return None
 
 
-def _looked_up(behavior: AnyBehavior, key: str) -> object:
+def _looked_up(behavior: Behavior, key: str) -> object:
     """A value by its dotted path; None where a trainer has no such key."""
     found: object = behavior
     for part in key.split("."):
