@@ -25,6 +25,7 @@ from palus.export.policy_file import PolicyFile, write_policy
 from palus.hub import client
 from palus.hub.card import read_card
 from palus.nn.network import Network
+from palus.trust import Trust
 
 MINE = ("--trust", "countdown")
 SF_AGENT = Path(__file__).parents[1] / "run" / "data" / "sf_health_gathering"
@@ -178,15 +179,28 @@ def test_what_is_no_agent_is_said_with_advice(tmp_path: Path, monkeypatch: pytes
     assert "expected configuration.yaml" in " ".join(run("enjoy", "empty", code=2).split())
 
 
-def test_a_video_of_a_game_without_pictures_is_refused_at_once(tmp_path: Path) -> None:
-    (tmp_path / "soccer" / "SoccerTwos").mkdir(parents=True)
-    (tmp_path / "soccer" / "configuration.yaml").write_text(
-        "behaviors: {SoccerTwos: {trainer_type: ppo, network_settings: {hidden_units: 8, num_layers: 1}}}\n"
-    )
-    spec = GameSource("SoccerTwos").spec
+def small_agent(folder: Path, name: str, source: GameSource) -> None:
+    """A run's folder with a policy that nothing has taught."""
+    (folder / name).mkdir(parents=True)
+    network = {"hidden_units": 8, "num_layers": 1}
+    tree = {"behaviors": {name: {"trainer_type": "ppo", "network_settings": network}}}
+    tree["palus"] = {"env": source.env_id, "env_options": dict(source.options)}
+    (folder / "configuration.yaml").write_text(json.dumps(tree))
     settings = NetworkSettings(hidden_units=8, num_layers=1)
-    policy = Network(spec.behaviors[0], settings, torch.Generator().manual_seed(0))
-    write_policy(tmp_path / "soccer" / "SoccerTwos" / "policy.npz", PolicyFile.of(policy, spec, "SoccerTwos", 1, 0.0))
+    policy = Network(source.spec.behaviors[0], settings, torch.Generator().manual_seed(0))
+    write_policy(folder / name / "policy.npz", PolicyFile.of(policy, source.spec, name, 1, 0.0))
+
+
+def test_an_environment_of_gymnasium_is_called_by_its_name(tmp_path: Path) -> None:
+    pytest.importorskip("gymnasium", reason="needs the extra doom")
+    source = GameSource("palus.envs.gymnasium:make", {"id": "CartPole-v1"}, Trust.of(["gymnasium"]))
+    small_agent(tmp_path / "cart", "CartPole", source)
+    words = ("enjoy", tmp_path / "cart", "--no-render", "--max-num-episodes", 1, "--trust", "gymnasium")
+    assert run(*words).splitlines()[0].startswith("CartPole-v1: ")
+
+
+def test_a_video_of_a_game_without_pictures_is_refused_at_once(tmp_path: Path) -> None:
+    small_agent(tmp_path / "soccer", "SoccerTwos", GameSource("SoccerTwos"))
     told = " ".join(run("enjoy", tmp_path / "soccer", "--video", tmp_path / "x.mp4", code=2).split())
     assert "x.mp4: SoccerTwos draws no pictures; palus match --replay, then palus watch, show its matches" in told
 

@@ -335,6 +335,12 @@ def test_a_missing_file_is_answered_with_near_names(tmp_path: Path) -> None:
         load_run(tmp_path / "SocerTwos.yaml")
     expected = f"{tmp_path / 'SocerTwos.yaml'}: no such file; did you mean {tmp_path / 'SoccerTwos.yaml'}?"
     assert str(caught.value) == expected
+    for name in ("big", "ppo", "wide"):
+        (tmp_path / f"{name}.yaml").write_text("")
+    with pytest.raises(ConfigError, match=r"nix\.yaml: no such file$"):
+        load_run(tmp_path / "nix.yaml")
+    with pytest.raises(ConfigError, match=r"debg\.yaml: no such file; did you mean debug\?$"):
+        load_run(tmp_path / "debg.yaml")
     with pytest.raises(ConfigError, match=r"^debg: no such file or preset; did you mean debug\? presets: debug, "):
         load_run("debg")
     with pytest.raises(ConfigError, match=r"^zzz: no such file or preset; presets: debug, "):

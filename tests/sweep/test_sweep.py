@@ -395,7 +395,7 @@ def test_pictures_go_beside_the_study_s_file(
     monkeypatch.chdir(tmp_path)
     at_once(lambda run, share: share)
     assert worker(plan(), 1, Path("elsewhere/menu"), "elsewhere/menu/study.db").work()
-    for url in ("elsewhere/menu/study.db", f"sqlite:///{tmp_path}/elsewhere/menu/study.db"):
+    for url in ("elsewhere/menu/study.db", f"sqlite:///{tmp_path}/elsewhere/menu/study.db", "elsewhere/menu"):
         result = CliRunner().invoke(app, ["sweep", "show", url])
         assert result.exit_code == 0, result.output
         Path("elsewhere/menu/best.yaml").unlink()

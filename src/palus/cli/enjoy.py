@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from palus.cli.options import EpisodeSeedOption, TrustOption, told_where
 from palus.cli.output import can_keep, check_place, matches_progress, print_json, stdout
-from palus.envs import arena_games
+from palus.envs import ADAPTERS, arena_games
 from palus.errors import EnvError, HubError
 from palus.terminal import Terminal
 from palus.trust import Trust
@@ -199,8 +199,15 @@ def _print_json(agent: Playable, evaluation: Evaluation, score: AgentScore | Non
     )
 
 
+def _shown(agent: Playable) -> str:
+    """The game as its options name it, where one of palus's factories makes it of somebody's environment."""
+    if agent.source is None or agent.env_id not in ADAPTERS:
+        return agent.env_id
+    return str(agent.source.options.get("id") or ADAPTERS[agent.env_id](agent.source.options))
+
+
 def _print(agent: Playable, evaluation: Evaluation, score: AgentScore | None, place: Path | None) -> None:
-    name = f"[bold]{escape(agent.env_id)}[/]"
+    name = f"[bold]{escape(_shown(agent))}[/]"
     rate = f"{evaluation.frames:,} {agent.unit} in {evaluation.seconds:.1f} s"
     if evaluation.lost:
         rate += f", {evaluation.lost} lost with their engines and played again"

@@ -55,7 +55,9 @@ app = typer.Typer(
     no_args_is_help=True, epilog=EPILOG,
 )  # fmt: skip
 
-StudyArgument = Annotated[str, typer.Argument(help="Database URL of the study, or its SQLite file.", metavar="URL")]
+StudyArgument = Annotated[
+    str, typer.Argument(help="Database URL of the study, its SQLite file, or the sweep's folder.", metavar="URL")
+]
 NameOption = Annotated[str | None, typer.Option(help="Name of the study; needed where there are several.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the trials as JSON.")]
 
@@ -150,7 +152,7 @@ def show(
 ) -> None:
     """Write pictures and the best run file of a study as it is now, and show its table."""
     with _opened(study, name) as (kept, plan):
-        file = study.removeprefix("sqlite:///")
+        file = _file_in(study.removeprefix("sqlite:///"))
         own = Path("results") / _name_of("", kept.study_name) if "://" in file else Path(file).parent
         _show(kept, plan, output or own, as_json)
 
@@ -159,14 +161,21 @@ def show(
 def _opened(url: str, name: str | None) -> Iterator[tuple[optuna.Study, Plan]]:
     """A study that is there, and its plan, while the block runs."""
     _require()
+    url = _file_in(url)
     from palus.sweep.study import find_study, opened_storage, plan_of
 
     if "://" not in url and not Path(url).is_file():
-        found = "found a folder" if Path(url).is_dir() else "no such file"
+        found = "found a folder without study.db" if Path(url).is_dir() else "no such file"
         raise ConfigError(f"{url}: {found}; give the database URL of the study, or its SQLite file (FOLDER/study.db)")
     with opened_storage(url) as storage:
         kept = find_study(storage, name)
         yield kept, plan_of(kept)
+
+
+def _file_in(study: str) -> str:
+    """The database in a sweep's folder; anything else as it is."""
+    own = Path(study) / "study.db"
+    return str(own) if "://" not in study and own.is_file() else study
 
 
 def _require() -> None:

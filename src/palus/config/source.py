@@ -59,11 +59,14 @@ def _missing(path: Path) -> str:
         return f"{path}: found a run folder, expected a YAML file; use {path / 'configuration.yaml'}"
     if path.is_dir():
         return f"{path}: found a folder, expected a YAML file or a preset"
-    files = {p.name: str(p) for p in path.parent.glob("*.y*ml")} if path.parent.is_dir() else {}
+    as_file = path.suffix in (".yaml", ".yml") or path.parent != Path()
+    files = {p.stem: str(p) for p in path.parent.glob("*.y*ml")} if path.parent.is_dir() else {}
     presets = {name: name for name in preset_names()}
-    near = difflib.get_close_matches(path.name, [*files, *presets], n=3)
-    hint = f"; did you mean {' or '.join((files | presets)[name] for name in near)}?" if near else ""
-    if path.suffix in (".yaml", ".yml") or path.parent != Path():
+    known = (files, presets) if as_file else (files | presets,)
+    nears = ([own[name] for name in difflib.get_close_matches(path.stem, own, n=3)] for own in known)  # no `.yaml`
+    near = next(filter(None, nears), [])
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    if as_file:
         return f"{path}: no such file{hint}"
     return f"{path}: no such file or preset{hint or ';'} presets: {', '.join(presets)}"
 

@@ -119,6 +119,11 @@ def test_unknown_players_get_a_suggestion(tmp_path: Path, env_spec: GameSpec):
         load_player("bal-chaser", env_spec)
     with pytest.raises(ModelError, match=r"SoccerTwos\.onnx is missing; it holds striker-v2\.onnx"):
         load_player(str(tmp_path), env_spec)
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    (tmp_path / "runs" / "mine" / "SoccerTwos.onnx").touch()
+    (tmp_path / "runs" / "snapshot-00001.npz").touch()
+    with pytest.raises(ModelError, match=r"is missing; it holds mine, snapshot-00001\.npz: name one of them"):
+        load_player(str(tmp_path / "runs"), env_spec)
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(ModelError, match="not a policy"):
         load_player(str(tmp_path / "notes.txt"), env_spec)
