@@ -9,6 +9,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -16,12 +17,14 @@ from browsing import Tab, needs_browser
 from fastapi.testclient import TestClient
 from synthetic_arena import ENV, SyntheticArena
 from typer.testing import CliRunner
+from web_server import serving_files
 
 from palus.arena.referee.replay import encode_replay
 from palus.cli import app as command_line
 from palus.envs.recording import Recording
 from palus.errors import ArenaError
 from palus.store import Store, open_store
+from palus.web import static_site
 from palus.web.app import make_app
 from palus.web.static_site import export_site
 
@@ -136,6 +139,32 @@ def test_the_pages_work_on_any_static_server(address: str, browser: Any) -> None
     assert tab.page.evaluate("window.hacked") is None
     assert tab.complaints == []
     tab.page.close()
+
+
+@needs_browser
+def test_an_export_leads_to_what_it_holds(
+    store: Store, tmp_path: Path, browser: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(static_site, "COMPARED", 2)
+    export_site(store, tmp_path / "public")
+    folder, comparisons = tmp_path / "public", set()
+    with serving_files(folder) as address:
+        tab = Tab(browser, f"{address}/compare.html")
+        assert tab.page.get_by_label("First").locator("option").count() == 2
+        for page in ("matrix.html", "model.html?repo=bob/two", "analytics.html?team=bob/two", "status.html"):
+            tab.open(f"{address}/{page}")
+            tab.page.wait_for_selector("body:not(:has([aria-busy]))")
+            for link in tab.page.locator("main a[href^='compare.html?']").all():
+                asked = parse_qs(urlsplit(link.get_attribute("href")).query)
+                if "a" in asked:
+                    comparisons.add(f"{asked['a'][0]}/{asked['b'][0]}")
+            text = tab.texts("main")[0]
+            assert "palus pull" not in text and "palus worker" not in text
+        assert tab.complaints == []
+        tab.page.close()
+    assert comparisons
+    for names in comparisons:
+        assert (folder / f"data/compare/{ENV}/{names}.json").is_file(), names
 
 
 @needs_browser

@@ -1,6 +1,7 @@
 """The whole site as files, for any static server: pages, the JSON they read, replays and downloads.
 
-    index.html match.html ... static/      the pages, told by a meta tag to read data/ instead of the interface
+    index.html match.html ... static/      the pages, told by meta tags to read data/ instead of the interface, and whom
+                                           they can compare
     data/leaderboard/{env}.json ...        what /api/arena/... answered at the moment of the export
     data/matches/{id}.json {id}.match      the matches that pages link to, newest first up to a limit; videos, too, are
                                            called .match
@@ -13,6 +14,7 @@ Browsers do not let a page from disk read other files, so from disk only offline
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 from collections.abc import Iterable, Iterator
@@ -120,6 +122,7 @@ class _Export:
         self._write("status", status(view))
         for env in envs:
             self._write_env(env)
+        self._name_compared(envs)
         models = [self._write_model(repo) for repo in view.roster.entries_of]
         linked = set(self._linked_matches(envs, models))
         with self._store.read() as connection:
@@ -147,11 +150,21 @@ class _Export:
             self._write(f"{name}/{env}", build(view, env))
         for team in (line.team for line in analytics(view, env).teams):
             self._write(f"analytics/{env}/{team}", team_results(view, env, team))
-        strongest = [view.roster.player(rated.sha256).repo for rated in board_order(view, env)[:COMPARED]]
-        for a, b in product(strongest, repeat=2):
+        for a, b in product(self._strongest(env), repeat=2):
             self._write(f"compare/{env}/{a}/{b}", compare(view, env, a, b))
         for name in TABLES:
             write_table(view, env, name, self._path(f"data/downloads/{env}/{name}"))
+
+    def _strongest(self, env: str) -> list[str]:
+        """Whose compare pages are written."""
+        return [self._view.roster.player(rated.sha256).repo for rated in board_order(self._view, env)[:COMPARED]]
+
+    def _name_compared(self, envs: list[str]) -> None:
+        """Tell the pages, which link no others."""
+        known = escape(json.dumps({env: self._strongest(env) for env in envs}))
+        for page in self._folder.glob("*.html"):
+            head, meta, rest = page.read_text("utf-8").partition('<meta name="palus-data"')
+            page.write_text(f'{head}<meta name="palus-compared" content="{known}" />\n    {meta}{rest}', "utf-8")
 
     def _write_model(self, repo: str) -> ModelPage:
         page = model_page(self._view, repo)

@@ -1,9 +1,18 @@
 // Everything a page knows comes through here: the arena's JSON interface, or the files of a static export.
 
-const base = document.querySelector<HTMLMetaElement>('meta[name="palus-data"]')?.content ?? "/api/arena";
+const meta = (name: string) => document.querySelector<HTMLMetaElement>(`meta[name="palus-${name}"]`)?.content;
+const base = meta("data") ?? "/api/arena";
 
 /** A static export has files where the arena has an interface: nothing is live, nothing can be asked that is not there. */
 export const isExport = !base.startsWith("/api/");
+
+/** By environment, the models that an export holds comparisons of. */
+const compared = JSON.parse(meta("compared") ?? "{}") as Partial<Record<string, readonly string[]>>;
+
+/** Those of these models that can be compared with each other here. */
+export function comparable(env: string, ...repos: string[]): string[] {
+  return isExport ? repos.filter((repo) => compared[env]?.includes(repo)) : repos;
+}
 
 /** status: of HTTP; 0 when no answer came. */
 export class LoadError extends Error {

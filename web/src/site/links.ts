@@ -1,5 +1,5 @@
 // Addresses of the pages, on the arena's server and in a static export, and what the present address asks for.
-import { isExport, path } from "./data";
+import { comparable, isExport, path } from "./data";
 
 export type PageName = "index" | "match" | "compare" | "matrix" | "status" | "analytics" | "room";
 
@@ -20,6 +20,11 @@ export function modelLink(repo: string, env: string | null = parameter("env")): 
 
 export function matchLink(id: string): string {
   return pageLink("match", { match: id });
+}
+
+/** Where two models are compared; null where a static export does not hold that. */
+export function compareHref(a: string, b: string, env: string): string | null {
+  return comparable(env, a, b).length < 2 ? null : pageLink("compare", { a, b, env });
 }
 
 export function parameter(name: string): string | null {

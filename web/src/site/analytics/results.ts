@@ -3,8 +3,8 @@ import { element } from "../../page/dom";
 import { resultsPerDay } from "../charts/bars";
 import { load, path } from "../data";
 import { ago, count, plural } from "../format";
-import { matchLink, modelLink, pageLink, parameter, writeParameters } from "../links";
-import { box, facts, field, outcome, timeAgo } from "../parts";
+import { compareHref, matchLink, modelLink, parameter, writeParameters } from "../links";
+import { box, facts, field, outcome, timeAgo, type Content } from "../parts";
 import { fill, placeholder } from "../shell";
 import type { Analytics, TeamGame, TeamResults } from "../../api";
 import { DataTable } from "../table";
@@ -33,7 +33,7 @@ export function results(analytics: Analytics): Node[] {
     const own = element("div", { class: "content-part" });
     place.replaceChildren(own);
     void fill(own, async () =>
-      teamPage(await load<TeamResults>(path("analytics", analytics.env, ...shown.split("/")))),
+      teamPage(await load<TeamResults>(path("analytics", analytics.env, ...shown.split("/"))), analytics.env),
     );
   };
   const asked = parameter("team") ?? shown;
@@ -51,7 +51,7 @@ function teamInput(teams: readonly string[], chosen: string, show: (team: string
   return element("span", {}, input, list);
 }
 
-function teamPage(team: TeamResults): Node[] {
+function teamPage(team: TeamResults, env: string): Node[] {
   const games = team.wins + team.draws + team.losses;
   const numbers = facts([
     { name: "Wins", value: count(team.wins) },
@@ -65,10 +65,10 @@ function teamPage(team: TeamResults): Node[] {
     { class: "note" },
     element("a", { href: modelLink(team.team) }, `Rating, opponents and play of ${team.team}`),
   );
-  return [numbers, box("Results per day", "", resultsPerDay(team.days)), gamesBox(team, games), page];
+  return [numbers, box("Results per day", "", resultsPerDay(team.days)), gamesBox(team, games, env), page];
 }
 
-function gamesBox(team: TeamResults, games: number): HTMLElement {
+function gamesBox(team: TeamResults, games: number, env: string): HTMLElement {
   const table = new DataTable(
     {
       label: `Games of ${team.team}, newest first`,
@@ -93,7 +93,7 @@ function gamesBox(team: TeamResults, games: number): HTMLElement {
           cell: (game) =>
             element("a", { href: matchLink(game.match), "aria-label": `Watch match ${game.match}` }, "Watch"),
         },
-        { name: "Compare", optional: true, cell: (game) => compare(team.team, game) },
+        { name: "Compare", optional: true, cell: (game) => compare(team.team, game, env) },
       ],
       rowClass: (game) => game.result,
     },
@@ -108,11 +108,9 @@ function opponent(game: TeamGame): HTMLElement {
   return element("span", { class: "model" }, element("a", { href }, game.opponent_model));
 }
 
-function compare(team: string, game: TeamGame): HTMLElement {
+function compare(team: string, game: TeamGame, env: string): Content {
   const other = `${game.opponent_owner}/${game.opponent_model}`;
-  return element(
-    "a",
-    { href: pageLink("compare", { a: other, b: team, env: parameter("env") }), "aria-label": `Compare with ${other}` },
-    "Compare",
-  );
+  const href = compareHref(other, team, env);
+  if (href === null) return "–";
+  return element("a", { href, "aria-label": `Compare with ${other}` }, "Compare");
 }

@@ -2,8 +2,8 @@
 import { element } from "../../page/dom";
 import { expectedChart } from "../charts/marks";
 import { count, percent, plural, rated, seconds, short, signed } from "../format";
-import { pageLink } from "../links";
-import { box, modelCell, note, outcome, playerCell, shareBar, sideName, timeAgo, watchLink } from "../parts";
+import { compareHref } from "../links";
+import { box, modelCell, note, outcome, playerCell, shareBar, sideName, timeAgo, watchLink, type Content } from "../parts";
 import { placeholder } from "../shell";
 import type { HeadToHead, MatchLine, NextOpponent, Performance, RevisionComparison, StrengthBin } from "../../api";
 import { DataTable } from "../table";
@@ -68,8 +68,9 @@ export function opponentsBox(repo: string, shown: Performance): HTMLElement {
   return box("Head to head", text, table.root);
 }
 
-function compareLink(repo: string, opponent: string, env: string): HTMLElement {
-  const href = pageLink("compare", { a: opponent, b: repo, env });
+function compareLink(repo: string, opponent: string, env: string): Content {
+  const href = compareHref(opponent, repo, env);
+  if (href === null) return "–";
   return element("a", { href, "aria-label": `Compare with ${opponent}` }, "Compare");
 }
 
@@ -107,8 +108,8 @@ export function nextBox(repo: string, shown: Performance): HTMLElement {
   else parts.push(placeholder("Nothing to suggest yet", ["Suggestions need a first rating."]));
   if (shown.revision_comparisons.length) parts.push(element("h3", {}, "Newer revisions against older ones"));
   for (const each of shown.revision_comparisons) parts.push(revisionLine(each));
-  if (shown.revision_comparisons.length) {
-    const href = pageLink("compare", { a: repo, b: repo, env: shown.env });
+  const href = compareHref(repo, repo, shown.env);
+  if (shown.revision_comparisons.length && href !== null) {
     parts.push(note(element("a", { href }, "Compare the last two revisions")));
   }
   return box("What to play next", "The opponents that would teach the ratings most.", ...parts);

@@ -1,7 +1,7 @@
 // Two models side by side: is the second better, what the ratings say, and every game between them.
 import { element } from "../../page/dom";
 import { differenceChart, testChart } from "../charts/marks";
-import { load, path } from "../data";
+import { comparable, load, path } from "../data";
 import { percent, plural, rated, seconds, signed } from "../format";
 import { pageLink, parameter } from "../links";
 import {
@@ -28,7 +28,7 @@ void fill(shell.content, async () => {
   const { all, env } = await chooseEnvironment();
   const board = env === null ? null : await load<Leaderboard>(path("leaderboard", env));
   if (env === null || !board || board.rows.length === 0) return [title(), noModels()];
-  const repos = board.rows.map((row) => row.repo);
+  const repos = comparable(env, ...board.rows.map((row) => row.repo));
   const another = (than: string | null) => repos.find((repo) => repo !== than) ?? repos[0] ?? "";
   const b = parameter("b") ?? another(parameter("a"));
   const a = parameter("a") ?? another(b);

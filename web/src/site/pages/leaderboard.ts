@@ -2,7 +2,7 @@
 import { element } from "../../page/dom";
 import { intervalBar } from "../charts/marks";
 import type { Range } from "../charts/plot";
-import { load, LoadError, path } from "../data";
+import { isExport, load, LoadError, path } from "../data";
 import { put } from "../focus";
 import { count, percent, plural, rated } from "../format";
 import { modelLink, pageLink, parameter, writeParameters } from "../links";
@@ -71,6 +71,7 @@ function emptyArena(): Node[] {
 }
 
 function noModels(): HTMLElement {
+  if (isExport) return placeholder("No models yet", ["This copy was made before the first one was pushed."]);
   const box = placeholder("No models yet", ["Push one, and it is checked and playing within minutes:"]);
   box.append(element("pre", { tabindex: "0" }, `palus push results/my-run owner/name --hub ${location.origin}`));
   box.append(

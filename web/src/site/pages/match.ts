@@ -4,7 +4,7 @@ import { queryLink } from "../../page/link";
 import { mountReplay, showMessage } from "../../page/mount";
 import { isExport, load, loadBytes, LoadError, path, replayUrl } from "../data";
 import { bytes, count, moment, plural, rated, seconds, short } from "../format";
-import { matchLink, modelLink, pageLink, parameter } from "../links";
+import { compareHref, matchLink, modelLink, pageLink, parameter } from "../links";
 import { box, definitions, describe, note, sideMark, sideWords, tag, type Content } from "../parts";
 import { verdictText } from "../recent";
 import { buildShell, fill, heading, placeholder } from "../shell";
@@ -94,14 +94,14 @@ function struckOut(reason: string): HTMLElement {
 }
 
 function players(match: MatchPage): HTMLElement {
-  const compare = pageLink("compare", { a: match.blue.repo, b: match.purple.repo, env: match.env });
-  const link = element("a", { class: "button", href: compare }, "Compare the two");
+  const href = compareHref(match.blue.repo, match.purple.repo, match.env);
+  const link = href === null ? [] : [element("a", { class: "button", href }, "Compare the two")];
   return box(
     "Players",
     "",
     side("blue", match),
     side("purple", match),
-    element("div", { class: "bar" }, link),
+    element("div", { class: "bar" }, ...link),
   );
 }
 

@@ -2,7 +2,7 @@
 import { element } from "../../page/dom";
 import { load, path } from "../data";
 import { percent, plural, points, rated, signed } from "../format";
-import { modelLink, pageLink } from "../links";
+import { compareHref, modelLink, pageLink } from "../links";
 import { box, chooseEnvironment, environmentField, facts, modelCell, note } from "../parts";
 import { buildShell, fill, heading, placeholder } from "../shell";
 import type { Cycle, Matrix, Player } from "../../api";
@@ -83,10 +83,11 @@ function cell(matrix: Matrix, player: Player, other: Player, i: number, j: numbe
   const games = matrix.games[i]?.[j] ?? 0;
   const label = `${player.repo} against ${other.repo}: ${games ? `${percent(share)} of ${plural(games, "game")}` : "no games"}`;
   if (share === null || games === 0) return element("td", { title: label }, element("span", { class: "dim" }, "–"));
-  const href = pageLink("compare", { a: other.repo, b: player.repo, env: matrix.env });
+  const href = compareHref(other.repo, player.repo, matrix.env);
   const spoken = element("span", { class: "visually-hidden" }, ` games of ${player.name} against ${other.name}`);
-  const link = element("a", { href }, String(Math.round(100 * share)), element("small", {}, String(games), spoken));
-  const made = element("td", { title: label }, link);
+  const content = [String(Math.round(100 * share)), element("small", {}, String(games), spoken)];
+  const inside = href === null ? element("span", {}, ...content) : element("a", { href }, ...content);
+  const made = element("td", { title: label }, inside);
   const strength = Math.round(Math.min(1, Math.abs(share - 0.5) * 2) * (games / (games + PALE_GAMES)) * 62);
   made.style.background = `color-mix(in srgb, var(--${share >= 0.5 ? "cell-win" : "cell-loss"}) ${strength}%, transparent)`;
   return made;

@@ -3,7 +3,7 @@ import { element } from "../../page/dom";
 import { linesChart } from "../charts/lines";
 import { ratingChart } from "../charts/series";
 import { cardFrame } from "../card";
-import { isExport, load, LoadError, path } from "../data";
+import { comparable, isExport, load, LoadError, path } from "../data";
 import { brief, count, moment, plural, points, rated, short } from "../format";
 import { modelLink, pageLink, parameter, repoOfPage, writeParameters } from "../links";
 import { listen, paced } from "../live";
@@ -87,7 +87,8 @@ function title(model: ModelPage, chosen: Performance | undefined, body: HTMLElem
 function actions(model: ModelPage, shown: Performance | undefined): HTMLElement[] {
   if (!shown?.revisions_accepted) return [];
   const compare = element("a", { class: "button", href: pageLink("compare", { b: model.repo, env: shown.env }) }, "Compare");
-  if (isExport || !shown.drawn) return [compare];
+  if (isExport) return comparable(shown.env, model.repo).length ? [compare] : [];
+  if (!shown.drawn) return [compare];
   const seat = { purple: model.repo, play: "1", env: shown.env };
   return [compare, element("a", { class: "button primary", href: pageLink("room", seat) }, "Play against it")];
 }
@@ -252,6 +253,7 @@ function repository(model: ModelPage): HTMLElement {
     ["Created", moment(model.created_ms)],
     ["Changed", moment(model.modified_ms)],
   ];
+  if (isExport) return box("Repository", "", definitions(rows), note("Its files are on the arena of which this is a copy."));
   const pull = `palus pull ${model.repo} --hub ${location.origin}`;
   const get = [note("Get the files:"), element("pre", { class: "command", tabindex: "0" }, pull)];
   return box("Repository", "", definitions(rows), ...get);

@@ -1,7 +1,7 @@
 // What the arena is doing now, and why a model is not on the board.
 import { element } from "../../page/dom";
 import { histogramOf } from "../charts/hours";
-import { load, LoadError } from "../data";
+import { isExport, load, LoadError } from "../data";
 import { count, plural } from "../format";
 import { listen, paced } from "../live";
 import { box, describe, facts, note, tag, timeAgo } from "../parts";
@@ -154,6 +154,7 @@ function workerState(worker: WorkerLine): HTMLElement {
 }
 
 function noWorkers(): HTMLElement {
+  if (isExport) return placeholder("No worker was connected");
   const hint = placeholder("No worker has connected", [
     "The arena starts its own unless told otherwise (--workers). Another machine can help:",
   ]);

@@ -1,1 +1,0 @@
-import{B as e,E as t,a as n,o as r,r as i}from"./shell-BqieF2fV.js";var a=i(null),o=e=>document.querySelector(`meta[name="${e}"]`)?.content??``,s=r(o(`palus-sentence`));s.append(e(`a`,{class:`button`,href:t(`index`)},`Leaderboard`)),a.content.append(n(o(`palus-title`)),e(`section`,{class:`box`},s));
