@@ -85,6 +85,14 @@ def test_saving_twice_leaves_one_whole_file(folder):
     assert zipfile.is_zipfile(folder.checkpoint)
 
 
+def test_a_run_id_near_those_of_saved_runs_is_answered_with_them(tmp_path):
+    RunFolder(tmp_path / "striker-1", ["Game"]).save({"step": 1})
+    with pytest.raises(CheckpointError, match=r"not there; did you mean --run-id striker-1\? Else start without"):
+        RunFolder(tmp_path / "stricker-1", ["Game"]).load()
+    with pytest.raises(CheckpointError, match="not there; start without --resume"):
+        RunFolder(tmp_path / "goalie", ["Game"]).load()
+
+
 def test_a_run_is_replaced_only_by_force_and_resumed_only_where_one_is(folder):
     with pytest.raises(CheckpointError, match="nothing to resume"):
         folder.load()

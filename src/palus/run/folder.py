@@ -21,6 +21,7 @@
 
 from __future__ import annotations
 
+import difflib
 import glob
 import json
 import math
@@ -284,8 +285,11 @@ class RunFolder:
 
     def _nothing(self) -> CheckpointError:
         name = f"{self.behaviors[0]}/checkpoint.pt" if self.behaviors else "checkpoint.pt"
+        saved = {path.parent.parent.name for path in self.root.parent.glob("*/*/checkpoint.pt")}
+        near = difflib.get_close_matches(self.root.name, sorted(saved), n=3)
+        hint = f"did you mean --run-id {' or '.join(near)}? Else " if near else ""
         return CheckpointError(
-            f"{self.root}: nothing to resume, {name} is not there; start without --resume, with --force where an "
+            f"{self.root}: nothing to resume, {name} is not there; {hint}start without --resume, with --force where an "
             "unfinished run of this id lies there."
         )
 
