@@ -93,6 +93,7 @@ def test_examples_can_be_copied_from_a_narrow_terminal():
         module = sys.modules.get(f"palus.cli.{path[0].replace('-', '_')}" if path else "palus.cli")
         shown = {line.strip() for line in help_.splitlines()}
         assert any(line.startswith(" ".join(["palus", *path[:1]])) for line in shown), path
+        assert "[0.01<=x" not in help_ or "[0.01<=x<=1000000]" in help_, path  # on one line
         for line in getattr(module, "EPILOG", "").splitlines():
             if line.startswith("  "):
                 assert line.strip() in shown and len(line.strip()) <= 76, path

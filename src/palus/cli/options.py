@@ -22,7 +22,7 @@ DataOption: TypeAlias = Annotated[Path, typer.Option("--data", help="The arena's
 DatabaseOption: TypeAlias = Annotated[
     str | None, typer.Option("--database", help="The arena's database, if it is not in its folder (SQLAlchemy URL).")
 ]
-MOST_MINUTES = 1e6
+MOST_MINUTES = 1_000_000
 """Two years: nothing that is longer was meant, and no infinity."""
 MOST_STEPS = 1e15
 DEFAULT_DATA = Path("arena")
