@@ -165,7 +165,9 @@ def _bundle_model(folder: Path, own: str, game: str) -> Path:
     if trained not in (None, game):
         raise ModelError(f"{folder}: trained for {trained}, and {game} is played here; choose a model of {game}")
     inside = models or sorted(p for p in folder.iterdir() if p.suffix == ".npz" or any(p.glob("*.onnx")))
-    found = f"it holds {', '.join(p.name for p in inside[:5])}: name one of them" if inside else "it holds no .onnx file"
+    found = (
+        f"it holds {', '.join(p.name for p in inside[:5])}: name one of them" if inside else "it holds no .onnx file"
+    )
     raise ModelError(f"{folder}: not a bundle, {own + '.onnx is missing' if own else 'expected one model'}; {found}")
 
 
