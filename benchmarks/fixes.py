@@ -153,12 +153,12 @@ def added_entropy() -> Iterator[None]:
 def blind_targets() -> Iterator[None]:
     """A branch's entropy target counts the forbidden choices, too."""
 
-    def entropy_slopes(acts: sac.Acts, alpha: torch.Tensor) -> torch.Tensor:
-        found = plain(acts, alpha)
+    def entropy_slopes(acts: sac.Acts) -> torch.Tensor:
+        found = plain(acts)
         for branch, log_p in enumerate(acts.log_p):
             allowed = (log_p > 0.5 * FORBIDDEN).sum(1).float()
             missing = sac.TARGET_SHARE * (torch.log(torch.tensor(float(log_p.shape[1]))) - allowed.log())
-            found[branch] = found[branch] - alpha[branch] * missing / len(acts.log_p)
+            found[branch] = found[branch] - missing / len(acts.log_p)
         return found
 
     plain = sac.entropy_slopes
