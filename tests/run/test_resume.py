@@ -192,7 +192,8 @@ def test_a_checkpoint_of_another_network_says_so(setting, message, tmp_path):
 )
 def test_a_checkpoint_of_another_trainer_says_so(before, now, message, tmp_path):
     then, other = (debug_run(tmp_path, *(f"behaviors.SoccerTwos.{key}" for key in keys)) for keys in (before, now))
-    Run(then).save()
+    with closing(Run(then)) as run:
+        run.save()
     (tmp_path / "debug" / "configuration.yaml").write_text(dump_run(then))
     with pytest.raises(CheckpointError, match=rf"does not fit this run file \(behaviors\.SoccerTwos\.{message}"):
         Run(other, resume=True)

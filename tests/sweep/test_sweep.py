@@ -529,7 +529,7 @@ def test_mistakes_are_told_before_anything_trains(tmp_path: Path, monkeypatch: p
     assert "objective rewards: there is none" in said("menu.yaml", "--objective", "rewards")
     assert "--name a/b: expected letters" in said("menu.yaml", "--name", "a/b")
     assert "nowhere.db: no such file" in said("status", "nowhere.db")
-    assert ".: found a folder; give the database URL" in said("status", ".")
+    assert ".: found a folder without study.db; give the database URL" in said("status", ".")
     assert ".: found a folder, expected a YAML file" in said("menu.yaml", "--objective", "reward", "--space", ".")
     assert not Path("results").exists()
     Path("space.yaml").write_text(SPACE)

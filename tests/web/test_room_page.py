@@ -16,7 +16,7 @@ from web_server import serving
 from palus.store import open_store
 from palus.web.app import make_app
 from palus.web.live import RoomLimits
-from palus.web.room import Rooms, make_room_router
+from palus.web.room import Rooms
 
 pytestmark = needs_browser
 
@@ -35,7 +35,7 @@ class RoomServer:
     def __init__(self, folder: Path) -> None:
         self.store = open_store(folder)
         self.rooms = Rooms(RoomLimits(matches=4, celebration_s=0.2))
-        self.app = make_app(self.store, extra_routers=[make_room_router(self.store, rooms=self.rooms)])
+        self.app = make_app(self.store, rooms=self.rooms)
 
 
 @pytest.fixture(scope="module")
@@ -209,8 +209,8 @@ def test_pause_sensors_and_3_d(open_tab: Any) -> None:
 
 def test_the_result_of_a_match_stands_on_the_page(open_tab: Any, tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    short = make_room_router(store, RoomLimits(duration_ticks=40, celebration_s=0.0))
-    with serving(make_app(store, extra_routers=[short])) as address:
+    short = Rooms(RoomLimits(duration_ticks=40, celebration_s=0.0))
+    with serving(make_app(store, rooms=short)) as address:
         tab = open_tab("?blue=palus/random&purple=palus/random&seed=5", address)
         tab.wait_for("view.player.finished")
         tab.page.wait_for_selector(".notice.shown:text-is('Full time · 0:0')")
