@@ -190,7 +190,7 @@ def test_cloning_stops_when_its_steps_are_over(shown: str) -> None:
     assert learner.imitate(999)["Losses/Pretraining Loss"] > 0.0 and learner.cloning.optimizer.steps == 3
 
 
-@pytest.mark.parametrize("trainer", TRAINERS)
+@pytest.mark.parametrize("trainer", PPO_AND_SLOWER)
 def test_cloning_and_signals_may_come_where_a_run_begins_from_another_and_not_where_it_goes_on(
     trainer: str, shown: str
 ) -> None:

@@ -180,6 +180,7 @@ def test_slopes_of_slopes_through_attention_are_those_of_torchs_operators():
         torch.testing.assert_close(own, right, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_process_that_compiles_rounds_like_those_that_load_from_the_cache(tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     words = [sys.executable, "-c", COMPUTED]

@@ -7,7 +7,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -162,6 +164,47 @@ def test_ranks_that_were_stopped_tell_of_a_command_that_goes_on_with_them(tmp_pa
     assert "Stopped at step" in told[0] and "Continue:  the same command with --resume-if-there\n" in told[0]
 
 
+class Two:
+    """Two ranks in threads of this process."""
+
+    def __init__(self, rank: int, said: list[Any], meeting: threading.Barrier) -> None:
+        self.rank, self.size, self._said, self._meeting = rank, 2, said, meeting
+
+    def gather(self, value: Any) -> list[Any]:
+        self._said[self.rank] = value
+        self._meeting.wait(10)
+        told = list(self._said)
+        self._meeting.wait(10)
+        return told
+
+    def first(self, value: Any, rank: int = 0) -> Any:
+        return self.gather(value)[rank]
+
+
+def brought(*roots: Path) -> list[str | None]:
+    """What `bring_home` says to two ranks with these folders."""
+    said, meeting = [None, None], threading.Barrier(2)
+    with ThreadPoolExecutor(2) as threads:
+        told = [threads.submit(bring_home, root, Two(rank, said, meeting)) for rank, root in enumerate(roots)]  # type: ignore[arg-type]
+        return [one.result() for one in told]
+
+
+def test_a_folder_is_brought_to_rank_0_from_where_it_is_and_none_that_is_behind_goes_on(tmp_path: Path) -> None:
+    a, b = (RunFolder(tmp_path / machine / "run", ["Game"]) for machine in "ab")
+    assert brought(a.root, b.root) == [None, None]
+    a.save({"learners": [(256, 0.0, {})]})
+    (a.root / "notes.txt").write_text("the user's")
+    assert brought(a.root, b.root) == [None, None] and not b.root.exists()
+    (told, _) = brought(b.root, a.root)
+    assert told is not None and re.search(r"rank 1 \(.+\) has .* at step 256, rank 0 \(.+\) had none: copied", told)
+    assert b.checkpoint.read_bytes() == a.checkpoint.read_bytes() and not (b.root / "notes.txt").exists()
+    assert brought(a.root, b.root) == [None, None]
+    RunFolder(b.root, ["Game"]).save({"learners": [(512, 0.0, {})]})
+    with pytest.raises(CheckpointError, match=r"at step 512, rank 0 \(.+\) at 256: two runs of one id"):
+        brought(a.root, b.root)
+
+
+@pytest.mark.slow
 def test_a_run_goes_on_where_another_machine_has_become_rank_0(tmp_path: Path) -> None:
     """torchrun numbers machines by their names: one that takes another's place may be the first, without the folder."""
     words = [*run_file(tmp_path, "ppo"), "--results-dir", "results", "--resume-if-there"]
