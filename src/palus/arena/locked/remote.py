@@ -180,7 +180,7 @@ def open_contestants(
 ) -> Iterator[list[Contestant]]:
     """Seats of the two of a pair for its matches, the first of them first; leaving the context ends their processes.
 
-    check_share: of `Contestant`.   seed: of the matches, by which they are checked. Of a filmed game nothing is
+    check_share: of `Contestant`. seed: of the matches, by which they are checked. Of a filmed game nothing is
     checked, as nobody could tell later, without a log of actions, whether a check that failed would fail again. Raises
     ArenaError for a game or a built-in player that there is not, EnvError when the game is not installed here.
     """

@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias
 
 from palus import envs
 from palus.arena.models.policies import Observations, OnnxPlayer, RandomPlayer, played_behaviors
@@ -40,7 +40,6 @@ class ModelPlayer(Protocol):
         """
 
 
-@runtime_checkable
 class MatchwisePlayer(ModelPlayer, Protocol):
     """One that is asked match by match, so that what it is asked in one does not depend on the others beside it."""
 
