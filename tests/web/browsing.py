@@ -27,9 +27,6 @@ FLAGS = [
 PATIENCE_S = 60.0
 """The machine may be busy; nothing here measures speed."""
 
-AT_THE_END = "scrollY > 0 && Math.abs(scrollY + innerHeight - document.documentElement.scrollHeight) < 2"
-"""Whether a page is scrolled to its end, for `evaluate`: a key that is pressed on the way there is lost."""
-
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no chromium on PATH; install the system's package chromium"
 )
@@ -69,6 +66,19 @@ def eventually(page: Any, fact: Callable[[], Any], what: str) -> Any:
         assert time.monotonic() < deadline, f"never true: {what}"
         page.wait_for_timeout(20)
     return found
+
+
+def end_and_home_scroll(page: Any) -> None:
+    """See that these keys do. One that is pressed while the page still moves is lost, so each is pressed again."""
+    ends = "scrollY > 0 && Math.abs(scrollY + innerHeight - document.documentElement.scrollHeight) < 2"
+    for key, there in (("End", ends), ("Home", "scrollY === 0")):
+
+        def arrives(key: str = key, there: str = there) -> bool:
+            page.keyboard.press(key)
+            page.wait_for_timeout(300)
+            return bool(page.evaluate(there))
+
+        eventually(page, arrives, f"{key} scrolls")
 
 
 class Notes:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from browsing import AT_THE_END, Tab, browsing, eventually, needs_axe, needs_browser, tabs
+from browsing import Tab, browsing, end_and_home_scroll, eventually, needs_axe, needs_browser, tabs
 from fastapi import APIRouter
 from sqlalchemy import insert, select, update
 from synthetic_arena import ENV, START_MS, SyntheticArena, sha_of
@@ -356,9 +356,7 @@ def test_the_match_page_says_what_the_record_says(visit: Callable[[str], Tab], s
     assert str(2**63 + 1) in text
     tab.page.wait_for_selector(".palus .controls")
     tab.page.get_by_role("link", name="bob/two").focus()
-    for key, there in (("End", AT_THE_END), ("Home", "scrollY === 0")):
-        tab.page.keyboard.press(key)
-        eventually(tab.page, lambda there=there: tab.page.evaluate(there), f"{key} scrolls")
+    end_and_home_scroll(tab.page)
     tab.page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # as over plain HTTP
     tab.page.get_by_role("button", name="Copy the command").click()
     tab.page.wait_for_selector("button:text-is('Selected: copy it with the keyboard')")
@@ -440,6 +438,7 @@ def test_the_second_leg_of_a_comparison_is_the_better_one(visit: Callable[[str],
     assert tab.page.locator("[aria-label^='Games of'] tbody tr.win").count() == 18
     tab.page.get_by_label("Environment").dispatch_event("change")
     tab.page.wait_for_url("**/compare?env=SoccerTwos")
+    tab.page.wait_for_selector("h2:text('Sequential test')")
     assert tab.complaints == []
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from browsing import AT_THE_END, AXE, eventually, needs_browser, tabs
+from browsing import AXE, end_and_home_scroll, eventually, needs_browser, tabs
 from fastapi.testclient import TestClient
 from tensorboardX import SummaryWriter
 from viewing import recording
@@ -290,9 +290,7 @@ def test_the_next_match_takes_the_place_of_the_one_before(client: TestClient, br
         page.wait_for_selector(".stage-panel .controls")
         page.wait_for_selector("button:text-is('Watch now'):enabled")
         button.focus()
-        for key, there in (("End", AT_THE_END), ("Home", "scrollY === 0")):
-            page.keyboard.press(key)
-            eventually(page, lambda there=there: page.evaluate(there), f"{key} scrolls")
+        end_and_home_scroll(page)
         page.evaluate("document.querySelector('.stage-panel .palus').id = 'before'")
         button.press("Enter")
         page.wait_for_selector(".stage-panel .palus:not(#before) .controls")
