@@ -333,8 +333,8 @@ def section_of(run: RunFile, path: str) -> Section | None:
 
 @pytest.mark.parametrize(
     "trainer",
-    # What PPO reads MA-POCA reads, too.
-    [pytest.param(trainer, marks=pytest.mark.slow if trainer == "ppo" else ()) for trainer in TRAINERS],
+    # What PPO reads MA-POCA reads, too, and most of what APPO does.
+    [pytest.param(trainer, marks=pytest.mark.slow if trainer in ("ppo", "appo") else ()) for trainer in TRAINERS],
 )
 def test_a_key_is_looked_at_in_every_run_that_tells_nothing_of_it(
     trainer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -195,15 +195,15 @@ def test_policies_of_a_population_share_a_match_unless_they_are_not_to(mixes: st
 
 
 def test_a_population_trains_replaces_and_goes_on(tmp_path: Path) -> None:
-    section = "{size: 3, period: 512, start: 1024, mutation_rate: 1.0, replace_gap: 0.0, replace_gap_absolute: 0}"
-    overrides = (f"behaviors.Recall.population={section}", "behaviors.Recall.max_steps=4096")
+    section = "{size: 3, period: 512, start: 512, mutation_rate: 1.0, replace_gap: 0.0, replace_gap_absolute: 0}"
+    overrides = (f"behaviors.Recall.population={section}", "behaviors.Recall.max_steps=2048")
     train(run_file(tmp_path, *overrides))
     root = tmp_path / "recall" / "Recall"
     numbers = [json.loads((root / f"policy_{k}" / "hyperparameters.json").read_text()) for k in (1, 2)]
     assert numbers[0]["learning_rate"] != numbers[1]["learning_rate"]
     assert all((root / f"policy_{k}" / "policy.npz").exists() for k in range(3))
     resumed = Run(run_file(tmp_path, *overrides), resume=True)
-    assert resumed.step >= 4096
+    assert resumed.step >= 2048
     rates = [trainee.learner.behavior.hyperparameters.learning_rate for trainee in resumed.trainees]
     assert rates == [own["learning_rate"] for own in resumed.populations["Recall"].numbers]
     resumed.close()
@@ -240,18 +240,31 @@ def test_what_a_population_tunes_is_paid_from_its_turn_on(tmp_path: Path, monkey
     parts.close()
 
 
-def test_self_play_learns_from_its_own_side_alone_and_goes_on_with_its_past(tmp_path: Path) -> None:
-    overrides = (
-        "behaviors.Recall.self_play={save_steps: 1024, window: 2, play_against_latest_model_ratio: 0.0}",
-        "behaviors.Recall.max_steps=16384",
-        "palus.env_options.agents=2",
-    )
-    train(run_file(tmp_path, *overrides))
+SELF_PLAY = (
+    "behaviors.Recall.self_play={save_steps: 1024, window: 2, play_against_latest_model_ratio: 0.0}",
+    "palus.env_options.agents=2",
+)
+
+
+def elos_of(folder: Path) -> list[float]:
+    (events,) = (folder / "recall" / "Recall").glob("events*")
+    return [value for _, tag, value in read_scalars(events.read_bytes()) if tag == "Self-play/ELO"]
+
+
+@pytest.mark.slow
+def test_self_play_learns(tmp_path: Path) -> None:
+    train(run_file(tmp_path, *SELF_PLAY, "behaviors.Recall.max_steps=16384"))
     (metric,) = (policy.metric for policy in find_policies(tmp_path / "recall").values())
     assert metric is not None and metric > 0.9
-    (events,) = (tmp_path / "recall" / "Recall").glob("events*")
-    elos = [value for _, tag, value in read_scalars(events.read_bytes()) if tag == "Self-play/ELO"]
+    elos = elos_of(tmp_path)
     assert len(elos) == 8 and max(elos) > 1200.5
+
+
+def test_self_play_takes_its_own_side_alone_and_goes_on_with_its_past(tmp_path: Path) -> None:
+    overrides = (*SELF_PLAY, "behaviors.Recall.max_steps=4096")
+    train(run_file(tmp_path, *overrides))
+    elos = elos_of(tmp_path)
+    assert len(elos) == 2
     resumed = Run(run_file(tmp_path, *overrides), resume=True)
     pool, count = resumed.league.pools[0], resumed.league.snapshot_count
     assert pool.elo == pytest.approx(elos[-1])

@@ -146,19 +146,19 @@ def test_a_run_goes_on_in_the_int8_that_it_began_with(
     trainer: str, tmp_path: Path, acting_in_int8: dict[str, Any]
 ) -> None:
     file = write_run(
-        tmp_path, "small_games:Pictures", 2048, {"P": {"trainer_type": trainer} | acting_in_int8}, **IN_PROCESS
+        tmp_path, "small_games:Pictures", 1024, {"P": {"trainer_type": trainer} | acting_in_int8}, **IN_PROCESS
     )
 
     def ended(name: str, *words: str, cut: bool = False) -> dict[str, Any]:
         """The learner of a run that was saved in the middle, and perhaps gone on with from there."""
         run = load_run(file, (f"checkpoint_settings.results_dir={tmp_path / name}", *words))
         parts = Run(run, trust=TRUST)
-        for goal in (1024, 2048):  # at the first it is still learning
+        for goal in (512, 1024):  # at the first it is still learning
             with parts.report:
                 while parts.step < goal:
                     parts.iterate()
                 parts.save()
-            if cut and goal == 1024:
+            if cut and goal == 512:
                 parts.close()
                 parts = Run(run, resume=True, trust=TRUST)
         parts.close()

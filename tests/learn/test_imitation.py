@@ -66,6 +66,7 @@ def ends_found(trainer: str, chain: Chain, updates: int, seed: int, *signals: st
     return curve(learner, Play(learner, chain, T=16), updates)
 
 
+@pytest.mark.slow
 def test_ppo_learns_the_way_to_the_end_of_a_chain_by_novelty_alone() -> None:
     assert max(ends_found("ppo", Chain(20), 36, 0, "extrinsic={}")) == 0.0
     assert np.mean(ends_found("ppo", Chain(20), 36, 0, NOVELTY)[-4:]) > 0.9
@@ -154,7 +155,8 @@ def test_every_trainer_clones_an_expert_without_any_pay(trainer: str, shown: str
     assert play.score > 0.75
 
 
-@pytest.mark.parametrize("trainer", PPO_AND_SLOWER)
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", TRAINERS)
 def test_an_expert_s_memory_is_cloned(trainer: str, tmp_path: Path) -> None:
     """What it names in the end was shown at first."""
     cues, nothing = np.random.default_rng(0).integers(0, 2, 256), np.zeros(Recall.LENGTH, np.float32)
