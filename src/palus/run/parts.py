@@ -6,12 +6,10 @@ What they do with each other is `palus.train`, which is to be read first.
 from __future__ import annotations
 
 import math
-import os
 import secrets
-import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,6 @@ from palus.league.population import shaping_of, with_numbers
 from palus.learn.ranks import ALONE, Ranks
 from palus.nn.network import Network
 from palus.nn.place import CPU, place_of
-from palus.progress import PROGRESS
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.making import demands_of, draws_of, make_collector, make_source, plays_beside
 from palus.rollout.plan import Share
@@ -38,6 +35,7 @@ from palus.run.baselines import Baselines
 from palus.run.computing import Computing
 from palus.run.folder import RunFolder, read_checkpoint
 from palus.run.guests import Guests
+from palus.run.holding import Held, holding
 from palus.run.initial import another_trainer, initialize, with_initial_paths
 from palus.run.learners import LearnerMaker, contender_of, populations_of
 from palus.run.lessons import Lessons
@@ -45,7 +43,6 @@ from palus.run.members import find_guests
 from palus.run.mlagents_checkpoint import is_ml_agents
 from palus.run.report import Report
 from palus.run.saving import Saving
-from palus.run.scratch import Scratch
 from palus.run.timers import TIMERS, Timers
 from palus.run.trainee import Trainee
 from palus.terminal import Terminal
@@ -85,45 +82,22 @@ class Parts:
         self.exchange = None if berth is None else Exchange(berth)
         self._told: Mapping[str, Any] | None = None  # what the run told a league that it trains apart from now
         log = log if ranks.rank == 0 else lambda level, text: None
-        self._kept = ExitStack()  # what is given back at the end
-        try:
-            root = self._hold(run, resume, force)
+        with ExitStack() as kept:
+            held = kept.enter_context(holding(run, ranks, resume=resume, force=force))
             run = _with_seed(run, ranks, resume)  # before the source, which may start games with it
             self.source = make_source(run, trust, Terminal(stderr=True).print if log is None else partial(log, "INFO"))
             try:
-                self._wire(run, root, resume, force, trust, log)
+                self._wire(run, held, resume, force, trust, log)
             except BaseException:
                 self.source.close()
                 raise
-        except BaseException:
-            self._kept.close()
-            raise
-
-    def _hold(self, run: RunFile, resume: bool, force: bool) -> Path:
-        """Keep others out of the run's folder from now on; returns it. What only plays does so in a copy. Raises
-        CheckpointError where another run has it, and where one that is to go on is not there; StorageError."""
-        settings, names = run.checkpoint_settings, list(run.behaviors)
-        folder = RunFolder(Path(settings.results_dir) / settings.run_id, names)
-        if resume and self.ranks.rank == 0 and not folder.root.is_dir():  # nor is it made
-            folder.refuse_nothing()
-        if self.ranks.rank or settings.inference:
-            scratch = self._kept.enter_context(closing(Scratch("palus-rank-" if self.ranks.rank else "palus-play-")))
-            copy = RunFolder(scratch.path / settings.run_id, names)
-            if self.ranks.rank == 0 and resume:
-                _copy_played(folder, copy.root)
-            elif self.ranks.rank == 0:
-                folder.refuse_existing(force=force)
-            folder = copy
-        self._is_alone = self._kept.enter_context(folder.held()) or os.name == "nt"
-        if resume:
-            folder.refuse_unwritable()
-        return folder.root
+            self._kept = kept.pop_all()  # what is given back at the end
 
     def _wire(
-        self, run: RunFile, root: Path, resume: bool, force: bool, trust: Trust, log: Callable[[str, str], None] | None
+        self, run: RunFile, held: Held, resume: bool, force: bool, trust: Trust, log: Callable[[str, str], None] | None
     ) -> None:
-        """Make all parts. root: the run's folder, which is held."""
-        ranks, place = self.ranks, place_of(run.torch_settings.device)
+        """Make all parts. held: the run's folder."""
+        root, ranks, place = held.root, self.ranks, place_of(run.torch_settings.device)
         if ranks.size > 1 and (reason := not_shared(run)):
             raise ConfigError(f"{reason}: {ranks.size} ranks cannot train it; start it without torchrun")
         if run.talks:  # before a game is started, which takes long and writes its log there
@@ -163,7 +137,7 @@ class Parts:
         self.report = Report(
             run, self.trainees, self.folder, self.timers, log=log, note=note, postponed=computing.postponed
         )
-        if not self._is_alone:
+        if not held.alone:
             self.report.warn(f"{root}: its file system has no locks; see to it that no other run trains in it.")
         self.saving = Saving(run, self.spec, self.folder, self.trainees, trust, computing.postponed, self.report.warn)
         self.baselines = Baselines(run, self.spec, {t.kind: t.learner.network for t in self.saving.exported})
@@ -517,16 +491,6 @@ class Parts:
         """End all games and their processes, and let others into the folder."""
         with self._kept:
             self.collector.close()
-
-
-def _copy_played(folder: RunFolder, to: Path) -> None:
-    """Copy what a run plays by. Raises CheckpointError where it trains just now, StorageError."""
-    curves = shutil.ignore_patterns("*.tfevents.*", Path(PROGRESS).name)
-    with folder.held():
-        try:
-            shutil.copytree(folder.root, to, ignore=curves)
-        except (OSError, shutil.Error) as error:
-            raise StorageError(f"{folder.root}: could not be copied to {to} ({error}); free space there") from error
 
 
 def _with_seed(run: RunFile, ranks: Ranks, resume: bool) -> RunFile:
