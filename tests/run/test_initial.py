@@ -143,6 +143,28 @@ def test_inference_learns_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
 
 
+def test_what_keeps_inference_from_playing_is_told_of_the_run_and_not_of_its_copy(first: Path) -> None:
+    (first / "empty").mkdir()
+    (first / "empty" / "notes.txt").touch()
+    for name, override, told in (
+        ("empty", "env_settings.seed=3", f"{first}/empty: nothing to resume"),
+        ("first", "behaviors.SoccerTwos.network_settings.hidden_units=16", f"{first}/first/configuration.yaml, or"),
+    ):
+        said = train(first, "--run-id", name, "--resume", "checkpoint_settings.inference=true", override, code=2)
+        assert told in said and "palus-play" not in said
+
+
+def test_inference_plays_a_run_that_nobody_may_write_to(first: Path) -> None:
+    home = first / "first" / "SoccerTwos"
+    run = load_run(str(first / "first" / "configuration.yaml")).changed(checkpoint_settings={"inference": True})
+    home.chmod(0o500)
+    try:
+        with closing(Run(run, resume=True, log=lambda level, text: None)) as parts:
+            assert (parts.folder.root / "SoccerTwos").stat().st_mode & 0o200
+    finally:
+        home.chmod(0o700)
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_run_that_could_not_save_does_not_go_on(first: Path) -> None:
     home = first / "first" / "SoccerTwos"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from palus.config import RunFile
-from palus.errors import StorageError
+from palus.errors import CheckpointError, StorageError
 from palus.learn.ranks import Ranks
 from palus.progress import PROGRESS
 from palus.run.folder import RunFolder
@@ -47,14 +47,21 @@ def holding(run: RunFile, ranks: Ranks, *, resume: bool, force: bool) -> Iterato
             _copy_played(folder, copy)
         elif ranks.rank == 0:
             folder.refuse_existing(force=force)
-        yield Held(copy, True)
+        try:
+            yield Held(copy, True)
+        except CheckpointError as error:  # the copy goes, and nobody knows its name
+            raise CheckpointError(str(error).replace(str(copy), str(folder.root))) from error
 
 
 def _copy_played(folder: RunFolder, to: Path) -> None:
-    """Copy what a run plays by. Raises CheckpointError where it trains just now, StorageError."""
+    """Copy what a run plays by; the copy can be written. Raises CheckpointError where there is nothing to go on from,
+    or it trains just now, StorageError."""
     curves = shutil.ignore_patterns("*.tfevents.*", Path(PROGRESS).name)
     with folder.held():
+        folder.refuse_nothing()
         try:
-            shutil.copytree(folder.root, to, ignore=curves)
+            shutil.copytree(folder.root, to, ignore=curves, copy_function=shutil.copyfile)
+            for own in (to, *to.rglob("*/")):
+                own.chmod(0o700)
         except (OSError, shutil.Error) as error:
             raise StorageError(f"{folder.root}: could not be copied to {to} ({error}); free space there") from error

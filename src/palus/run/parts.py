@@ -84,7 +84,7 @@ class Parts:
         log = log if ranks.rank == 0 else lambda level, text: None
         with ExitStack() as kept:
             held = kept.enter_context(holding(run, ranks, resume=resume, force=force))
-            run = _with_seed(run, ranks, resume)  # before the source, which may start games with it
+            run = _with_seed(run, held.root, ranks, resume)  # before the source, which may start games with it
             self.source = make_source(run, trust, Terminal(stderr=True).print if log is None else partial(log, "INFO"))
             try:
                 self._wire(run, held, resume, force, trust, log)
@@ -493,13 +493,12 @@ class Parts:
             self.collector.close()
 
 
-def _with_seed(run: RunFile, ranks: Ranks, resume: bool) -> RunFile:
+def _with_seed(run: RunFile, root: Path, ranks: Ranks, resume: bool) -> RunFile:
     """The run with one seed for its games, draws and networks: its own, else the one it was begun with, else one that
-    rank 0 draws. Raises CheckpointError where a run that goes on cannot be read."""
+    rank 0 draws. root: the run's folder. Raises CheckpointError where a run that goes on cannot be read."""
     seed = run.env_settings.seed
     if seed < 0 and ranks.rank == 0:
-        settings = run.checkpoint_settings
-        root, kept = Path(settings.results_dir) / settings.run_id, list[Path]()
+        kept = list[Path]()
         if resume and run.talks:  # others are started after the checkpoint is read, which may be large
             kept = [path for path in sorted(root.glob("*/checkpoint.pt")) if not is_ml_agents(path)]
         seed = int(read_checkpoint(kept[0])["seed"]) if kept else secrets.randbelow(SEEDS)
