@@ -93,6 +93,17 @@ def test_a_run_begins_without_the_storage_where_its_folder_has_a_checkpoint(
         assert found(berth, folder.root)
 
 
+def test_a_run_that_has_told_of_itself_goes_on_in_no_empty_book(tmp_path: Path) -> None:
+    """`--force` from another machine empties the book, and does not reach this one's folder."""
+    folder = RunFolder(tmp_path / "ada", ["DuelToy"])
+    berth = Berth(str(tmp_path / "storage"), "ada", mirrored=True)
+    folder.save({"exchange": {"number": 1, "outbox": "", "published": []}})
+    assert found(berth, folder.root), "it has told nothing yet"
+    folder.save({"exchange": {"number": 3, "outbox": "", "published": []}})
+    with pytest.raises(CheckpointError, match=r"goes on from part 2 of .*/storage/book/ada, which has none"):
+        found(berth, folder.root)
+
+
 SHA256 = "0" * 64
 SNAPSHOT = {"kind": "snapshot", "number": 4, "learner": 0, "behavior": "DuelToy", "role": "main", "origin": None,
             "step": 1000, "version": 4, "elo": 1200.0, "sha256": SHA256}  # fmt: skip

@@ -21,7 +21,7 @@ def restored(berth: Berth, root: Path) -> bool:
 
     The folder stays as it is where its own checkpoint goes on from all that the league knows, as after a time without
     the storage. Else whatever palus wrote there is replaced by what the storage keeps. Raises StorageError,
-    CheckpointError where a run trains in it.
+    CheckpointError where a run trains in it, or where it has told of more than an empty book.
     """
     with RunFolder(root, []).held():
         return _restored(berth, root)
@@ -49,7 +49,8 @@ def _restored(berth: Berth, root: Path) -> bool:
 
 def _goes_on(berth: Berth, root: Path, depot: Depot, last: int, lines: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the checkpoint in a folder has told all parts of the book, but maybe the last one, or the one after it,
-    which it tells next. lines: of all parts up to `last`."""
+    which it tells next. lines: of all parts up to `last`. Raises CheckpointError where the book is empty, and it has
+    told some."""
     checkpoint = next(iter(sorted(root.glob("*/checkpoint.pt"))), None)
     try:
         state = None if checkpoint is None else read_checkpoint(checkpoint).get("exchange")
@@ -61,6 +62,12 @@ def _goes_on(berth: Berth, root: Path, depot: Depot, last: int, lines: Sequence[
         return False
     if any(published.get(one.number, one.sha256) != one.sha256 for one in publications(berth.run, lines)):
         return False  # the run was begun anew elsewhere
+    if number > 1 and not last:
+        raise CheckpointError(
+            f"{root}: goes on from part {number - 1} of {berth.storage}/{home(berth.run)}, which has none: the league "
+            "was begun anew on another machine, or has moved without its book. To begin this run anew, too, move the "
+            "folder away; to go on with it, copy its book there."
+        )
     if number == last:
         return lines_told(depot.get(part(berth.run, last)), outbox) > 0
     return number == last + 1
