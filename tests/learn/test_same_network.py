@@ -13,7 +13,7 @@ from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, Observat
 
 VECTOR, IMAGE = ObservationSpec("v", (3,)), ObservationSpec("i", (3, 20, 20), "uint8")
 GOAL = ObservationSpec("g", (2,), goal=True)
-CHOICES, NUMBERS = ActionSpec((Discrete(2),)), ActionSpec((Continuous(2),))
+CHOICES, NUMBERS = ActionSpec((Discrete(2),)), ActionSpec((Continuous(2, -1.0, 1.0),))
 WITH_MEMORY: dict[str, Any] = {"memory": {"memory_size": 8}}
 
 
@@ -62,3 +62,6 @@ def test_numbers_of_an_older_version_were_in_the_units_of_the_game() -> None:
     refuse_another({}, NetworkSettings(activation="tanh"), game)
     with pytest.raises(ModelError, match=r"range_end is 3\.0 here, and was 0\.0 where the weights are from"):
         refuse_another({}, NetworkSettings(range_end=3.0), game)
+    refuse_another({"squash": True}, NetworkSettings(range_end=3.0, squash=True), game)  # which has units of its own
+    endless = BehaviorSpec("X", (VECTOR,), ActionSpec((Continuous(2), Continuous(1, low=0.0))))
+    refuse_another({}, NetworkSettings(range_end=3.0), endless)

@@ -9,7 +9,7 @@ from typing import Any
 from palus.config.idle import OF_IMAGES, OF_NUMBERS
 from palus.config.network import NetworkSettings
 from palus.errors import ModelError
-from palus.types import BehaviorSpec
+from palus.types import BehaviorSpec, Continuous
 
 OF_FIRST_WEIGHTS = ("initialization", "initialization_gain", "initial_deviation")
 ELSEWHERE = ("deterministic", "symmetric")
@@ -25,6 +25,8 @@ def refuse_another(saved: Mapping[str, Any], settings: NetworkSettings, spec: Be
         passed_over |= {*OF_IMAGES}
     if spec.actions.is_discrete:
         passed_over |= {*OF_NUMBERS}
+    if settings.squash or not any(isinstance(part, Continuous) and part.is_finite for part in spec.actions.parts):
+        passed_over |= {"range_end"}
     if not any(o.goal for o in spec.observations):
         passed_over |= {"goal_conditioning_type"}
     if not settings.normalize:
