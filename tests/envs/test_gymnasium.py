@@ -275,8 +275,9 @@ def test_what_no_network_can_read_or_write_is_refused():
     [
         (lambda: np.zeros(1, np.float32), r"Odd-v0: reset has to return \(observation, info\); found ndarray"),
         (lambda: 1 // 0, r"(?s)the game cannot be made or started; it raised:.*ZeroDivisionError"),
+        (lambda: 1 + "0", r"(?s)the game cannot be made or started; it raised:.*return begun\(\).*TypeError"),
     ],
-    ids=["of the old API", "raises"],
+    ids=["of the old API", "raises", "raises what a wrong option raises"],
 )
 def test_an_environment_that_cannot_begin_is_told_of(begun, told):
     class Odd(gymnasium.Env):

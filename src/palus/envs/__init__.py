@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -56,6 +57,8 @@ ADAPTERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
 """palus's own factories of games that others wrote -> the module that runs then, by the options."""
 
 _OURS = Trust(frozenset({"palus"}))
+_MISCALLED = re.compile(r"\(\) (got|missing|takes) ")
+"""In what Python says of a function that does not have the arguments that it is called with."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +130,11 @@ class GameSource:
             return _make_ours(factory, self.env_id, (*named, *given), options)
         try:
             return factory(*given, **options)
-        except TypeError as error:
-            raise EnvError(f"game {self.env_id} refuses the options {sorted(options)}: {error}") from error
         except (PalusError, MemoryError):
             raise
         except Exception as error:  # whatever a user's game raises, as a worker tells it
+            if isinstance(error, TypeError) and _MISCALLED.search(str(error)):
+                raise EnvError(f"game {self.env_id} refuses the options {sorted(options)}: {error}") from error
             text = traceback.format_exc().strip()
             raise EnvError(f"the game cannot be made or started; it raised:\n{text}") from error
 
