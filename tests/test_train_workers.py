@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -14,8 +15,10 @@ import onnxruntime as ort
 import pytest
 import yaml
 from rich.console import Console
+from sampled import RecallGame
 
 from palus.config import RunFile, load_run
+from palus.envs.game import GameStep
 from palus.errors import CheckpointError, ConfigError
 from palus.export.policy_file import find_policies, read_policy
 from palus.hub.layout import read_run
@@ -125,6 +128,40 @@ def test_games_are_played_beside_the_learner_where_workers_step_them_and_lag_is_
     assert versions[0] == 0 < versions[1] < versions[2]
     assert [acted for acted, _ in found] == ([0, *versions[:-1]] if beside else versions)
     parts.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_full"),
+    [
+        (["palus.sampling.asynchronous=true"], False),
+        ([*PPO, "palus.sampling.collector=in_process"], False),
+        ([*PPO, "palus.sampling.workers=0"], True),
+    ],
+)
+def test_what_was_learned_before_a_game_of_this_process_raises_is_saved(
+    changes: list[str], is_full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, taken, told = RecallGame.step, list[int](), list[str]()
+
+    def stumbling(game: RecallGame, actions: np.ndarray) -> GameStep:
+        taken.append(1)
+        if len(taken) == 1300:  # in the third rollout of 512
+            raise KeyError("unexpected")
+        return step(game, actions)
+
+    monkeypatch.setattr(RecallGame, "step", stumbling)
+    rarely = ["palus.sampling.decorrelate=false", "behaviors.Recall.checkpoint_interval=100000"]
+    run = run_file(tmp_path, *changes, *rarely)
+    if is_full:  # no file takes its place
+        (tmp_path / "recall" / "Recall" / "Recall-1024.onnx").mkdir(parents=True)
+    with pytest.raises(KeyError, match="unexpected"):
+        train(run, log=lambda level, text: told.append(text))
+    assert any("could not be written" in line for line in told) == is_full
+    if not is_full:
+        taken.clear()
+        with closing(Run(run, resume=True)) as parts, parts.report:
+            assert parts.step == 1024
+            parts.iterate()
 
 
 @pytest.mark.parametrize("asynchronous", ["auto", pytest.param("false", marks=pytest.mark.slow)])

@@ -17,7 +17,7 @@ from pathlib import Path
 from palus.arena.referee.result import PairingSummary
 from palus.config import RunFile, notes
 from palus.envs import GameSource
-from palus.errors import EnvError, ProtocolError, StoppedEarly, WorkerError
+from palus.errors import EnvError, PalusError, ProtocolError, StoppedEarly, WorkerError
 from palus.league.exchange import Berth
 from palus.league.population import with_numbers
 from palus.learn.ranks import ALONE, Ranks
@@ -48,14 +48,19 @@ class TrainingResult:
 
 
 class Run(Parts):
-    """One run: what its parts do in an iteration; `train` drives it."""
+    """One run: what its parts do in an iteration; `train` drives it. collecting: it plays, and has learned nothing of
+    that yet."""
+
+    collecting = False
 
     def iterate(self) -> None:
         """Collect a rollout of every learner, learn from it, advance the league, report."""
         for trainee in self.trainees:
             trainee.publish()
+        self.collecting = True
         with self.timers.block("env_step"):
             collected, before = self._together(self.collector.collect()), self.steps
+        self.collecting = False
         with self.timers.block("trainer_advance"):
             self._digest(collected, before)
 
@@ -285,11 +290,9 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
         except StoppedEarly:
             pressed = True
             break
-        except (EnvError, ProtocolError, WorkerError):  # before anything was learned from it: what there is is whole
-            for complaint in parts.collector.complaints():
-                parts.report.warn(complaint)
-            if not inference and ranks.size == 1:
-                parts.save()
+        except Exception as error:
+            if parts.collecting or isinstance(error, EnvError | ProtocolError | WorkerError):  # what there is is whole
+                _give_up(parts)
             raise
         # One word of any rank ends all of them, after the same iteration.
         words = ranks.gather((interrupted(), limit > 0 and time.perf_counter() - begun > limit))
@@ -309,6 +312,19 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
         parts.enter(parts.baselines.evaluate(parts.step))
     model = parts.save()
     return TrainingResult(model, parts.step, parts.wall_seconds, parts.finished)
+
+
+def _give_up(parts: Run) -> None:
+    """Save what was learned where games go on no more, whatever they raised; matches that run are lost."""
+    for complaint in parts.collector.complaints():
+        parts.report.warn(complaint)
+    if parts.run.checkpoint_settings.inference or parts.ranks.size > 1:
+        return
+    parts.collector.restart()
+    try:
+        parts.save()
+    except PalusError as failure:  # which is not why the run ends
+        parts.report.warn(str(failure))
 
 
 def describe(parts: Run) -> list[str]:
