@@ -244,18 +244,21 @@ def train(
     log: Callable[[str, str], None] | None = None,
     berth: Berth | None = None,
     ranks: Ranks = ALONE,
+    alone: bool | None = None,
 ) -> TrainingResult:
     """Run to max_steps (or `palus.max_minutes`, or Ctrl-C), save, export; with `inference` play on, and save nothing.
 
     Ctrl-C once ends after the current iteration with everything saved, and before it where games keep it waiting; twice
     aborts at once, the last checkpoint stays.
-    trust: modules of one's own that the run file may name. log, berth: as `Run` takes them. ranks: each of them calls
-    this with the same arguments; rank 0 tells and writes.
+    trust: modules of one's own that the run file may name. log, berth, alone: as `Run` takes them. ranks: each of them
+    calls this with the same arguments; rank 0 tells and writes.
     Raises CheckpointError, ConfigError, DivergenceError, EnvError, RankError, StorageError, TrustError, WorkerError.
     """
     with (
         interruptible() as interrupted,
-        closing(Run(run, resume=resume, force=force, trust=trust, log=log, berth=berth, ranks=ranks)) as parts,
+        closing(
+            Run(run, resume=resume, force=force, trust=trust, log=log, berth=berth, ranks=ranks, alone=alone)
+        ) as parts,
     ):
         try:
             if on_start is not None:

@@ -21,9 +21,11 @@ from typer.testing import CliRunner
 from palus.cli import app
 from palus.cli.train import what_next
 from palus.config import load_run
+from palus.errors import CheckpointError
 from palus.launch.pace import fitted, fitting_share, scratch
 from palus.nn.matmul import MatmulPath
 from palus.run.folder import RunFolder
+from palus.train import Run, train
 from palus.trust import Trust
 
 FAST = ("palus.threads=1", "palus.matmul=highest")
@@ -151,6 +153,24 @@ def test_what_is_measured_learns_at_once_and_leaves_the_run_s_folder_and_origin_
     assert own.behaviors["SoccerTwos"].hyperparameters.buffer_init_steps == 0, "not after the minute that is measured"
     assert own.default_settings.hyperparameters.buffer_init_steps == 0
     assert own.palus.baseline_interval == 0
+
+
+def test_nobody_else_is_in_a_run_from_the_look_whether_it_is_there_on(tmp_path, monkeypatch):
+    """Another one that saved and ended in between was replaced, as a run that had never saved."""
+    asked = []
+
+    def begins(run, *, resume, **how):
+        with pytest.raises(CheckpointError, match="is training just now"):
+            Run(run, force=True)
+        asked.append(resume)
+        return train(run, resume=resume, **how)
+
+    monkeypatch.setattr("palus.train.train", begins)
+    small = [f"{SETTINGS}hyperparameters={{buffer_size: 256, batch_size: 128}}", "palus.num_matches=2"]
+    words = ["debug", "--resume-if-there", "--results-dir", tmp_path, *FAST, *small, "palus.baseline_interval=0"]
+    for steps in (256, 512):
+        palus(*words, f"{SETTINGS}max_steps={steps}")
+    assert asked == [False, True]
 
 
 # -- validation ---------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 
 import palus
 from palus.cli import app
+from palus.cli.train import _decided
 from palus.config import load_run
 from palus.errors import CheckpointError, StorageError
 from palus.launch.link import Link
@@ -222,12 +223,16 @@ def test_a_run_goes_on_where_another_machine_has_become_rank_0(tmp_path: Path) -
 
 def test_a_folder_in_which_a_run_trains_is_handed_to_nobody_and_replaced_by_none(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run", ["Game"])
+    run = load_run("debug", [f"checkpoint_settings={{results_dir: {tmp_path}, run_id: run}}"])
     for rank, steps in ((0, [-1, 5]), (1, [-1, 3])):
         folder.save({"learners": [[3]]})
         told = [("here", step) for step in steps]
-        ranks: Any = SimpleNamespace(rank=rank, gather=lambda own, told=told: told, first=lambda own, rank: {})
+        ranks: Any = SimpleNamespace(
+            rank=rank, size=2, gather=lambda own, told=told: told, first=lambda own, rank=0: own if rank == 0 else {}
+        )
+        decided = _decided(run, resume=False, force=False, if_there=True, ranks=ranks)
         with folder.held(), pytest.raises(CheckpointError, match="is training just now"):
-            bring_home(folder.root, ranks)
+            decided.__enter__()
         assert folder.load()["learners"] == [[3]]
         assert "had none: copied" in str(bring_home(folder.root, ranks))
 

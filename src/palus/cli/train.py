@@ -6,11 +6,11 @@ import json
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -25,6 +25,9 @@ from palus.config.run_file import EDITOR
 from palus.errors import CheckpointError, ConfigError, DemonstrationError, EnvError, ModelError
 from palus.terminal import Terminal
 from palus.trust import Trust
+
+if TYPE_CHECKING:
+    from palus.learn.ranks import Ranks
 
 EPILOG = f"""
 Examples:
@@ -121,13 +124,9 @@ def train(
         return
     with ExitStack() as beside:
         show = partial(live_page, browser=browser) if watch else None
-        there = resume_if_there and any(folder_of(run).glob("*/checkpoint.pt"))
-        resume, force = resume or there, force or (resume_if_there and not there)
-        goes_on = resume or run.checkpoint_settings.resume or run.checkpoint_settings.load_model
-        if goes_on and "TORCHELASTIC_RUN_ID" not in os.environ:
-            run = _as_begun(run, overrides or [])
         _train(
             run,
+            overrides or [],
             resume,
             force,
             resume_if_there,
@@ -262,6 +261,7 @@ def _link(run: RunFile, trust: Trust) -> list[str] | None:
 
 def _train(
     run: RunFile,
+    overrides: Sequence[str],
     resume: bool,
     force: bool,
     if_there: bool,
@@ -274,7 +274,6 @@ def _train(
     force = force or run.checkpoint_settings.force
     with Terminal(stderr=True).status("Loading PyTorch and starting the games (kernels compile once per version) ..."):
         from palus.learn.ranks import Ranks
-        from palus.run.alike import bring_home
         from palus.train import Run, describe
         from palus.train import train as run_training
 
@@ -291,13 +290,13 @@ def _train(
         show(parts.folder.root)
 
     try:
-        if ranks.size > 1 and (resume or if_there) and (brought := bring_home(folder_of(run), ranks)):
-            resume, force = True, False
-            if ranks.rank == 0:
-                stderr.print(escape(brought))
-        resume, force = ranks.first((resume, force))
-        on_start = announce if ranks.rank == 0 else None
-        result = run_training(run, resume=resume, force=force, trust=trust, on_start=on_start, ranks=ranks)
+        with _decided(run, resume, force, if_there, ranks) as (resume, force, alone):
+            if resume and "TORCHELASTIC_RUN_ID" not in os.environ:
+                run = _as_begun(run, overrides)
+            on_start = announce if ranks.rank == 0 else None
+            result = run_training(
+                run, resume=resume, force=force, trust=trust, on_start=on_start, ranks=ranks, alone=alone
+            )
     finally:
         ranks.close()
     if ranks.rank:
@@ -321,6 +320,28 @@ def _train(
     _hint("Next:", first)
     for command in more:
         _hint("", command)
+
+
+@contextmanager
+def _decided(
+    run: RunFile, resume: bool, force: bool, if_there: bool, ranks: Ranks
+) -> Iterator[tuple[bool, bool, bool | None]]:
+    """`resume`, `force` and `alone` as `train` takes them. From the look at what is there to the end nobody else is in
+    the run's folder; what only plays lets go of it."""
+    from palus.run.alike import bring_home
+    from palus.run.folder import RunFolder
+
+    folder, brings = RunFolder(folder_of(run), []), ranks.size > 1 and (resume or if_there)
+    with ExitStack() as kept:
+        alone = kept.enter_context(folder.held()) if ranks.rank == 0 and (if_there or brings) else None
+        if brings and (brought := bring_home(folder.root, ranks)) and ranks.rank == 0:
+            stderr.print(escape(brought))
+        there = (resume or if_there) and any(folder.root.glob("*/checkpoint.pt"))
+        resume, force = ranks.first((resume or there, force or (if_there and not there)))
+        if run.checkpoint_settings.inference:
+            kept.close()
+            alone = None
+        yield resume, force, alone
 
 
 def what_next(run: RunFile, folder: Path, trust: Trust) -> list[str]:

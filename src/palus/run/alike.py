@@ -36,16 +36,9 @@ def bring_home(root: Path, ranks: Ranks) -> str | None:
     """Copy a run's folder to rank 0 from the rank whose machine has it, where rank 0 has none: torchrun numbers them at
     every start, in the order of their machines' names. Returns what was done, in a sentence; None for nothing.
 
-    root: the run's folder, on every machine. Raises CheckpointError where rank 0 has another one that is behind, or a
-    run trains in one of the two.
+    root: the run's folder, on every machine; rank 0 holds it. Raises CheckpointError where rank 0 has another one that
+    is behind, or a run trains in the other one.
     """
-    folder = RunFolder(root, [])
-    with folder.held() if ranks.rank == 0 else nullcontext():
-        return _brought(folder, ranks)
-
-
-def _brought(folder: RunFolder, ranks: Ranks) -> str | None:
-    root = folder.root
     there = ranks.gather((platform.node(), _steps_in(root)))
     steps = [own for _, own in there]
     furthest = steps.index(max(steps))
@@ -57,7 +50,7 @@ def _brought(folder: RunFolder, ranks: Ranks) -> str | None:
             f"{where}, rank 0 ({there[0][0]}) at {steps[0]:,}: two runs of one id, or one that was continued without "
             "the other machine; move away the folder that is not to go on, or choose another --run-id"
         )
-    with folder.held() if ranks.rank == furthest else nullcontext():
+    with RunFolder(root, []).held() if ranks.rank == furthest else nullcontext():
         paths = RunFolder(root, []).owned("**/*") if ranks.rank == furthest else []
         own_files = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
     files = ranks.first(own_files, furthest)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,17 +27,21 @@ class Held:
 
 
 @contextmanager
-def holding(run: RunFile, ranks: Ranks, *, resume: bool, force: bool) -> Iterator[Held]:
+def holding(run: RunFile, ranks: Ranks, *, resume: bool, force: bool, alone: bool | None = None) -> Iterator[Held]:
     """Keep others out of the run's folder meanwhile. What only plays does so in a copy, and all ranks but the first
-    write into folders of their own. Raises CheckpointError where another run has it, and where one that is to go on is
-    not there; StorageError."""
+    write into folders of their own.
+
+    alone: whether others are kept out already, of a caller that holds the folder; None where nobody does. Raises
+    CheckpointError where another run has it, and where one that is to go on is not there; StorageError.
+    """
     settings, names = run.checkpoint_settings, list(run.behaviors)
     folder = RunFolder(Path(settings.results_dir) / settings.run_id, names)
     if resume and ranks.rank == 0 and not folder.root.is_dir():  # nor is it made
         folder.refuse_nothing()
     if not (ranks.rank or settings.inference):
-        with folder.held() as is_alone:
+        with folder.held() if alone is None else nullcontext(alone) as is_alone:
             if resume:
+                folder.refuse_nothing()
                 folder.refuse_unwritable()
             yield Held(folder.root, is_alone or os.name == "nt")
         return

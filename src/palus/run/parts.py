@@ -70,10 +70,11 @@ class Parts:
         log: Callable[[str, str], None] | None = None,
         berth: Berth | None = None,
         ranks: Ranks = ALONE,
+        alone: bool | None = None,
     ) -> None:
         """log: takes level and text of every line that is told, in place of the terminal. berth: in a league of several
         runs, whose snapshots this one meets, too. ranks: of which each makes the same parts; all but rank 0 tell
-        nothing and write into a folder that goes with them.
+        nothing and write into a folder that goes with them. alone: as `holding` takes it.
 
         The run's folder is held from before the first look at it until `close`. Raises CheckpointError where another
         run has it, StorageError where the league's storage cannot be opened.
@@ -83,7 +84,7 @@ class Parts:
         self._told: Mapping[str, Any] | None = None  # what the run told a league that it trains apart from now
         log = log if ranks.rank == 0 else lambda level, text: None
         with ExitStack() as kept:
-            held = kept.enter_context(holding(run, ranks, resume=resume, force=force))
+            held = kept.enter_context(holding(run, ranks, resume=resume, force=force, alone=alone))
             run = _with_seed(run, held.root, ranks, resume)  # before the source, which may start games with it
             self.source = make_source(run, trust, Terminal(stderr=True).print if log is None else partial(log, "INFO"))
             try:
@@ -100,13 +101,9 @@ class Parts:
         root, ranks, place = held.root, self.ranks, place_of(run.torch_settings.device)
         if ranks.size > 1 and (reason := not_shared(run)):
             raise ConfigError(f"{reason}: {ranks.size} ranks cannot train it; start it without torchrun")
-        if run.talks:  # before a game is started, which takes long and writes its log there
-            early = RunFolder(root, list(run.behaviors))
-            if resume:
-                early.refuse_nothing()
-            else:
-                with_initial_paths(run)
-                early.refuse_existing(force=force)
+        if run.talks and not resume:  # before a game is started, which takes long and writes its log there
+            with_initial_paths(run)
+            RunFolder(root, list(run.behaviors)).refuse_existing(force=force)
         self.spec = self.source.spec
         run = run.completed(behavior.name for behavior in self.spec.behaviors)
         home = [path.parent.name for path in sorted(root.glob("*/checkpoint.pt"))] if run.talks and resume else []
