@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from palus.arena.referee.match import play_pairs
 from palus.cli import app
-from palus.config import load_run
+from palus.config import RunFile, load_run
 from palus.config.network import NetworkSettings
 from palus.envs import GameSource
 from palus.envs.matrix import ROCK_PAPER_SCISSORS, exploitability
@@ -22,7 +22,9 @@ from palus.errors import CheckpointError, EnvError, ModelError
 from palus.hub.probe_file import Probe, parse_probe
 from palus.nn.network import Network
 from palus.probe import Budget, Response, find_rival, respond, response_run
+from palus.run.folder import RunFolder
 from palus.run.lessons import Lessons
+from palus.train import TrainingResult, train
 
 RPS = "RockPaperScissors"
 OFTEN_ROCK = np.array([0.6, 0.2, 0.2])
@@ -143,6 +145,20 @@ def test_what_is_probed_stays_as_it_was_and_a_probe_is_resumed(tmp_path: Path) -
         probed(tmp_path, str(model), 3000, force=True)
     with pytest.raises(CheckpointError, match="is another than the one that"):
         probed(tmp_path, str(model), 3000, resume=True)
+
+
+def test_what_was_copied_is_what_a_response_is_trained_against(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def begins(run: RunFile, **how: Any) -> TrainingResult:
+        settings = run.checkpoint_settings
+        with pytest.raises(CheckpointError, match="is training just now"):  # nobody else copies another there
+            RunFolder(Path(settings.results_dir) / settings.run_id, []).held().__enter__()
+        return train(run, **how)
+
+    model = str(mixture(tmp_path / "rocks", OFTEN_ROCK))
+    monkeypatch.setattr("palus.probe.train", begins)
+    with pytest.raises(CheckpointError, match="nothing to resume"):
+        probed(tmp_path, model, 512, resume=True)
+    probed(tmp_path, model, 512)
 
 
 def test_the_response_is_who_learns_and_the_curriculum_follows_it() -> None:

@@ -81,25 +81,24 @@ def respond(
     """
     folder = RunFolder(Path(run.checkpoint_settings.results_dir) / run.checkpoint_settings.run_id, list(run.behaviors))
     find_rival(model, spec)  # before anything is written
-    if resume:
-        frozen = _freeze(model, folder.root, keep=True)
-    else:
-        with folder.held():
-            folder.refuse_existing(force=force)
-            frozen = _freeze(model, folder.root, keep=False)
-    rival = find_rival(frozen, spec)
-    played = _behavior_of(rival, spec, behavior)
-    planned = response_run(run, spec, played, rival, budget)
-    faults = misfits(planned)
-    if faults:
-        raise ConfigError(faults)
     started: list[Run] = []
 
     def note(parts: Run) -> None:
         started.append(parts)
         on_start(parts)
 
-    result = train(planned, resume=resume, force=True, on_start=note)
+    with folder.held() as alone:  # what is copied is what is trained against
+        if resume:
+            folder.refuse_nothing()
+        else:
+            folder.refuse_existing(force=force)
+        rival = find_rival(_freeze(model, folder.root, keep=resume), spec)
+        played = _behavior_of(rival, spec, behavior)
+        planned = response_run(run, spec, played, rival, budget)
+        faults = misfits(planned)
+        if faults:
+            raise ConfigError(faults)
+        result = train(planned, resume=resume, force=True, on_start=note, alone=alone)
     return Response(planned, spec, played, rival, folder, result, started[0].seed)
 
 
