@@ -8,6 +8,7 @@ import subprocess
 import sys
 from multiprocessing import Pipe, forkserver
 from pathlib import Path
+from typing import Any
 
 import pytest
 from obliging import oblige
@@ -15,8 +16,11 @@ from processes import children, eventually
 
 from palus.config import RunFile, load_run
 from palus.config.source import Source
+from palus.errors import CheckpointError
 from palus.launch import apart
 from palus.launch.apart import Ending, claimed, training
+from palus.league.exchange import Berth
+from palus.run.folder import RunFolder
 from palus.trust import NOBODY
 
 
@@ -110,6 +114,24 @@ def test_a_run_does_not_begin_in_a_folder_in_which_another_trains(tmp_path: Path
     with claimed(tmp_path), training(run, tmp_path / "log", resume=False, trust=NOBODY) as process:
         assert process.wait(120)
         assert process.ending == Ending(f"{tmp_path}: another process trains in this folder")
+
+
+def test_nobody_else_is_in_a_run_of_a_league_from_the_look_for_its_checkpoint_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, looked = RunFile().changed(checkpoint_settings={"results_dir": str(tmp_path), "run_id": "one"}), list[str]()
+
+    def look(*given: Any, **how: Any) -> bool:
+        with pytest.raises(CheckpointError, match="is training just now"):
+            RunFolder(tmp_path / "one", []).held().__enter__()
+        looked.append("alone" if how.get("alone") else "")
+        return True
+
+    (tmp_path / "one").mkdir()
+    monkeypatch.setattr(apart, "found", look)
+    monkeypatch.setattr("palus.train.train", look)
+    assert apart._ended(run, False, NOBODY, Berth(str(tmp_path / "storage"), "one")) == Ending()
+    assert looked == ["", "alone"]
 
 
 PRESSED = """

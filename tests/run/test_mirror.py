@@ -86,8 +86,6 @@ def test_a_run_begins_without_the_storage_where_its_folder_has_a_checkpoint(
         with pytest.raises(StorageError, match="is not there"):
             found(berth, folder.root)
     depot.replace(snapshot, names[1].encode())
-    with folder.held(), pytest.raises(CheckpointError, match="is training just now"):
-        found(berth, folder.root)
     assert found(berth, folder.root)
     with flaky.gone():
         assert found(berth, folder.root)

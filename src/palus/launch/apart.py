@@ -23,6 +23,7 @@ from palus.errors import CheckpointError, DivergenceError, PalusError, StorageEr
 from palus.files import locked_if_it_can_be
 from palus.league.exchange import Berth
 from palus.league.records import beginning, home
+from palus.run.folder import RunFolder
 from palus.run.mirror import restored
 from palus.store.depot import Depot
 from palus.trust import Trust
@@ -155,8 +156,8 @@ def claimed(folder: Path, patience_s: float = 0.0) -> Iterator[bool]:
 
 
 def found(berth: Berth, folder: Path) -> bool:
-    """Whether a run of a league has a checkpoint to go on from, which then is in its folder: the storage's, or its own
-    where that is newer or the storage is away.
+    """Whether a run of a league has a checkpoint to go on from, which then is in its folder, which is held: the
+    storage's, or its own where that is newer or the storage is away.
 
     Raises StorageError when it is away and there is none, CheckpointError when the league knows of one that is gone.
     """
@@ -201,11 +202,11 @@ def _ended(run: RunFile, resume: bool, trust: Trust, berth: Berth | None) -> End
     folder = folder if berth is None else folder / run.checkpoint_settings.run_id
     with ExitStack() as kept_out:
         try:
-            free = kept_out.enter_context(claimed(folder, 0.0 if berth is None else PATIENCE_S))
-        except StorageError as error:
+            if not kept_out.enter_context(claimed(folder, 0.0 if berth is None else PATIENCE_S)):
+                return Ending(f"{folder}: another process trains in this folder")
+            alone = None if berth is None else kept_out.enter_context(RunFolder(folder, []).held())
+        except PalusError as error:
             return Ending(str(error))
-        if not free:
-            return Ending(f"{folder}: another process trains in this folder")
         from palus.train import train
 
         try:
@@ -214,7 +215,7 @@ def _ended(run: RunFile, resume: bool, trust: Trust, berth: Berth | None) -> End
         except PalusError as error:
             return Ending(str(error), crashed=isinstance(error, StorageError))
         try:
-            train(run, resume=resume, force=not resume, trust=trust, berth=berth)
+            train(run, resume=resume, force=not resume, trust=trust, berth=berth, alone=alone)
         except PalusError as error:
             with suppress(OSError):  # the disk that ended it may be that of the log
                 print(f"error: {error}", file=sys.stderr, flush=True)

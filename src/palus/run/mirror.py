@@ -12,22 +12,17 @@ from palus.files import write_bytes
 from palus.league.exchange import Berth, lines_told
 from palus.league.records import FILES, FilesLine, decoded, encoded, home, news, part, publications, record_of
 from palus.progress import PROGRESS, understood
-from palus.run.folder import OwnFiles, RunFolder, read_checkpoint
+from palus.run.folder import OwnFiles, read_checkpoint
 from palus.store.depot import Depot
 
 
 def restored(berth: Berth, root: Path) -> bool:
-    """Have in a folder the run's last checkpoint; False where the league knows of none.
+    """Have in a folder, which is held, the run's last checkpoint; False where the league knows of none.
 
     The folder stays as it is where its own checkpoint goes on from all that the league knows, as after a time without
     the storage. Else whatever palus wrote there is replaced by what the storage keeps. Raises StorageError,
-    CheckpointError where a run trains in it, or where it has told of more than an empty book.
+    CheckpointError where it has told of more than an empty book.
     """
-    with RunFolder(root, []).held():
-        return _restored(berth, root)
-
-
-def _restored(berth: Berth, root: Path) -> bool:
     depot = Depot(berth.storage)
     last, lines = news(depot, berth.run, 0)
     if _goes_on(berth, root, depot, last, lines):
