@@ -29,6 +29,7 @@ WITH_MEMORY: dict[str, Any] = {"memory": {"memory_size": 8}}
         ("squash", {}, {"squash": True}, VECTOR, NUMBERS),
         ("tanh_scale", {"tanh_scale": 2.0}, {}, VECTOR, NUMBERS),
         ("range_end", {}, {"range_end": 3.0}, VECTOR, NUMBERS),
+        ("range_end", {"range_end": 3.0}, {}, VECTOR, NUMBERS),
         ("memory", {}, WITH_MEMORY, VECTOR, CHOICES),
         ("memory.kind", WITH_MEMORY, {"memory": {"memory_size": 8, "kind": "gru"}}, VECTOR, CHOICES),
     ],

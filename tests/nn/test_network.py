@@ -14,6 +14,7 @@ from palus.config.appo import AppoNetworkSettings
 from palus.config.network import NetworkSettings
 from palus.errors import ConfigError, ModelError
 from palus.nn import encoders
+from palus.nn.action_head import units_of
 from palus.nn.distributions import Distribution
 from palus.nn.network import Network
 from palus.nn.place import Placement
@@ -281,6 +282,8 @@ def test_numbers_begin_in_the_middle_of_a_finite_range_with_a_third_of_its_half_
     theirs = act(own, seen)[0].reshape(6, 3, 2)[:, :, 0]
     torch.testing.assert_close(mean, torch.stack([2.0 + theirs[:, 0], theirs[:, 1], theirs[:, 2] / 3], 1))
     torch.testing.assert_close(log_std.exp(), torch.tensor([2.0, 2.0, 2 / 3]).expand(6, 3))
+    for half in (1e-4, 1e5, 3e38):  # where a deviation of a third would stand at its limit, and never move
+        assert units_of(Continuous(1, -half, half), policy.settings) == (0.0, 1.0)
 
 
 def test_deviations_of_what_is_squashed_are_limited_from_above_as_in_ml_agents() -> None:

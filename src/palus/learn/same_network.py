@@ -9,6 +9,7 @@ from typing import Any
 from palus.config.idle import OF_IMAGES, OF_NUMBERS
 from palus.config.network import NetworkSettings
 from palus.errors import ModelError
+from palus.nn.action_head import units_of
 from palus.types import BehaviorSpec, Continuous
 
 OF_FIRST_WEIGHTS = ("initialization", "initialization_gain", "initial_deviation")
@@ -25,13 +26,15 @@ def refuse_another(saved: Mapping[str, Any], settings: NetworkSettings, spec: Be
         passed_over |= {*OF_IMAGES}
     if spec.actions.is_discrete:
         passed_over |= {*OF_NUMBERS}
-    if settings.squash or not any(isinstance(part, Continuous) and part.is_finite for part in spec.actions.parts):
+    then, numbers = {"range_end": 0.0, **saved}, [p for p in spec.actions.parts if isinstance(p, Continuous)]
+    own = settings.changed(range_end=then["range_end"])
+    if all(units_of(part, settings) == units_of(part, own) for part in numbers):
         passed_over |= {"range_end"}
     if not any(o.goal for o in spec.observations):
         passed_over |= {"goal_conditioning_type"}
     if not settings.normalize:
         passed_over |= {"normalize_names"}
-    before, now = {"range_end": 0.0, **_flat(saved)}, _flat(settings.model_dump(mode="json"))
+    before, now = _flat(then), _flat(settings.model_dump(mode="json"))
     for key, value in now.items():
         if key not in passed_over and before.get(key, value) != value:
             here, there = (json.dumps(own).strip('"') for own in (value, before[key]))

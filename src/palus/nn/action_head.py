@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from palus.config.network import NetworkSettings
-from palus.nn.graph import Graph
+from palus.nn.graph import LOG_STD_LIMIT, Graph
 from palus.nn.layers import Linear
 from palus.nn.parameters import Init, kaiming
 from palus.types import ActionSpec, Continuous, Discrete
@@ -20,9 +20,11 @@ LOG_STD_SQUASHED = 2.0
 
 def units_of(part: Continuous, settings: NetworkSettings) -> tuple[float, float]:
     """Where the 0 of a network's means lies in the game's units, and what its 1 is worth there."""
+    middle, half = part.squashed
     if settings.squash or not settings.range_end or not part.is_finite:
         return 0.0, 1.0
-    middle, half = part.squashed
+    if abs(math.log(half / settings.range_end)) >= LOG_STD_LIMIT:  # there no step moves a deviation
+        return 0.0, 1.0
     return middle, half / settings.range_end
 
 
