@@ -158,6 +158,11 @@ def test_what_was_learned_before_a_game_of_this_process_raises_is_saved(
         train(run, log=lambda level, text: told.append(text))
     assert any("could not be written" in line for line in told) == is_full
     if not is_full:
+        saved = (tmp_path / "recall" / "Recall" / "checkpoint.pt").read_bytes()
+        taken[-1:] = []
+        with pytest.raises(KeyError, match="unexpected"):
+            train(run, resume=True)
+        assert (tmp_path / "recall" / "Recall" / "checkpoint.pt").read_bytes() == saved, "nothing was learned since"
         taken.clear()
         with closing(Run(run, resume=True)) as parts, parts.report:
             assert parts.step == 1024

@@ -279,7 +279,7 @@ def train(
 
 def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
     limit, ranks = parts.run.palus.max_minutes * 60, parts.ranks
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), parts.steps
     inference = parts.run.checkpoint_settings.inference
     pressed = late = False
     if isinstance(parts.collector, ExchangeCollector):
@@ -294,7 +294,10 @@ def _drive(parts: Run, interrupted: Callable[[], bool]) -> TrainingResult:
             pressed = True
             break
         except Exception as error:
-            if parts.collecting or isinstance(error, EnvError | ProtocolError | WorkerError):  # what there is is whole
+            # What there is is whole. A league starts a run again that died by an exception of the game's own, and for
+            # ever where it tells of a checkpoint each time: only who has come further saves then.
+            further = parts.collecting and parts.steps != before
+            if further or isinstance(error, EnvError | ProtocolError | WorkerError):
                 _give_up(parts)
             raise
         # One word of any rank ends all of them, after the same iteration.
