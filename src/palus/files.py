@@ -120,7 +120,7 @@ class GrowingFile:
             self.length = min(self.length, end) + len(data)
         except OSError as error:
             raise StorageError(
-                f"{self.path}: could not be written ({error.strerror or error}); free space there"
+                f"{self.path}: could not be written ({error.strerror or error}); free space there."
             ) from error
 
 

@@ -259,7 +259,7 @@ def test_a_progress_file_that_cannot_be_written_is_told_once_and_stops_nothing(t
     with told.report:
         for step in (4000, 8000):
             told.add(step, 1.0, [episode(0.5, 1.0)], stats(baseline_loss=0.3), 3.0, None)
-    assert " ".join(told.lines()).count("the live page lacks what was not written") == 1
+    assert " ".join(told.lines()).count(". Training goes on; the live page lacks what was not written") == 1
     assert sum("Step: " in line for line in told.lines()) == 2
 
 

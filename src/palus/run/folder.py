@@ -80,7 +80,7 @@ class OwnFiles:
             except OSError as error:
                 raise StorageError(
                     f"{self._list}: could not be written ({error.strerror or error}); "
-                    "free space or choose another folder"
+                    "free space or choose another folder."
                 ) from error
             self._names.add(name)
         return path

@@ -320,7 +320,7 @@ class Parts:
         except StorageError as error:
             now = time.monotonic()
             self._left_alone_until = now + LEFT_ALONE * (now - begun)
-            complaints = [f"{error}. Training goes on; a later checkpoint tries again."]
+            complaints = [f"{str(error).rstrip('.')}. Training goes on; a later checkpoint tries again."]
         else:
             self.league.visit(visitors)
         for complaint in complaints:

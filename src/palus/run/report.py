@@ -221,7 +221,7 @@ class Report:
             write()
         except StorageError as error:
             if reader not in self._failed:
-                self.warn(f"{error}. Training goes on; {reader} lacks what was not written.")
+                self.warn(f"{error} Training goes on; {reader} lacks what was not written.")
             self._failed.add(reader)
 
     def _write(self, line: _Line, contents: Mapping[str, Any], step: int) -> None:
