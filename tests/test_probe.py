@@ -18,7 +18,7 @@ from palus.config import RunFile, load_run
 from palus.config.network import NetworkSettings
 from palus.envs import GameSource
 from palus.envs.matrix import ROCK_PAPER_SCISSORS, exploitability
-from palus.errors import CheckpointError, EnvError, ModelError
+from palus.errors import CheckpointError, ConfigError, EnvError, ModelError
 from palus.hub.probe_file import Probe, parse_probe
 from palus.nn.network import Network
 from palus.probe import Budget, Response, find_rival, respond, response_run
@@ -159,6 +159,17 @@ def test_what_was_copied_is_what_a_response_is_trained_against(tmp_path: Path, m
     with pytest.raises(CheckpointError, match="nothing to resume"):
         probed(tmp_path, model, 512, resume=True)
     probed(tmp_path, model, 512)
+
+
+def test_a_probe_that_cannot_begin_leaves_nothing_in_the_way_of_the_next_one(tmp_path: Path) -> None:
+    model, spec = str(mixture(tmp_path / "rocks", OFTEN_ROCK)), GameSource(RPS).spec
+    run = load_run(run_file(tmp_path, RPS, env=RPS), [f"checkpoint_settings.results_dir={tmp_path / 'results'}"])
+    with pytest.raises(ModelError, match="Nobody cannot be trained"):
+        respond(model, run, spec, "Nobody", Budget(512))
+    misfit = run.changed(palus={"env_options": {"speed": 3}})
+    with pytest.raises(ConfigError, match="speed: no such option"):
+        respond(model, misfit, spec, None, Budget(512))
+    assert not (tmp_path / "results").exists()
 
 
 def test_the_response_is_who_learns_and_the_curriculum_follows_it() -> None:

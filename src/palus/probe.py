@@ -80,7 +80,11 @@ def respond(
     Raises what `train` raises, and ModelError or EnvError where that model cannot be probed in this game.
     """
     folder = RunFolder(Path(run.checkpoint_settings.results_dir) / run.checkpoint_settings.run_id, list(run.behaviors))
-    find_rival(model, spec)  # before anything is written
+    rival = find_rival(model, spec)
+    played = _behavior_of(rival, spec, behavior)
+    faults = misfits(response_run(run, spec, played, rival, budget))
+    if faults:  # before anything is written
+        raise ConfigError(faults)
     started: list[Run] = []
 
     def note(parts: Run) -> None:
@@ -93,11 +97,7 @@ def respond(
         else:
             folder.refuse_existing(force=force)
         rival = find_rival(_freeze(model, folder.root, keep=resume), spec)
-        played = _behavior_of(rival, spec, behavior)
         planned = response_run(run, spec, played, rival, budget)
-        faults = misfits(planned)
-        if faults:
-            raise ConfigError(faults)
         result = train(planned, resume=resume, force=True, on_start=note, alone=alone)
     return Response(planned, spec, played, rival, folder, result, started[0].seed)
 
