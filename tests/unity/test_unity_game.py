@@ -28,7 +28,15 @@ from palus.cli import app
 from palus.cli.mlagents_learn import learn
 from palus.config import load_run
 from palus.config.run_file import EngineSettings, EnvSettings
-from palus.errors import CheckpointError, EnvError, LostGameError, ProtocolError, StoppedEarly, WorkerError
+from palus.errors import (
+    CheckpointError,
+    EnvError,
+    LostGameError,
+    ProtocolError,
+    StoppedEarly,
+    StorageError,
+    WorkerError,
+)
 from palus.rollout.exchanging import ExchangeCollector
 from palus.train import Run, train
 from palus.types import MASKS, BehaviorSpec
@@ -229,6 +237,15 @@ def test_an_executable_is_started_as_ml_agents_starts_it(tmp_path: Path) -> None
     given = (tmp_path / "given").read_text()
     log = tmp_path / "run_logs" / "Player-1.log"
     assert given == f"-nographics -batchmode --mlagents-port {own.base_port + 1} -logFile {log} --level 2\n"
+
+
+def test_an_executable_without_a_place_for_its_log_is_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "run_logs").touch()
+    own = settings(executable(tmp_path, "exit 1", "Game.x86_64"))
+    with pytest.raises(
+        StorageError, match=r"run_logs: the folder cannot be made \(File exists\); choose another --res"
+    ):
+        UnityEnv(own, EngineSettings(), log_folder=tmp_path / "run_logs")
 
 
 def png(pixels: Any) -> bytes:

@@ -12,6 +12,7 @@ import numpy as np
 from palus import __version__
 from palus.config.run_file import EDITOR, EngineSettings, EnvSettings
 from palus.errors import ClosedGameError, LostGameError, ProtocolError, StoppedEarly
+from palus.files import make_folder
 from palus.types import F32, MASKS, AnyArray, BehaviorSpec, Bool
 from palus.unity import side_channels
 from palus.unity.analytics import Analytics
@@ -55,7 +56,8 @@ class UnityEnv:
         """Start the game and shake hands. analytics: of the run, for a game that listens. tell: is told that the
         Editor is waited for.
 
-        Raises EnvError when it cannot be started, ProtocolError for what it says.
+        Raises EnvError when it cannot be started, StorageError without a place for its log, ProtocolError for what it
+        says.
         """
         self._settings, self._engine, self._analytics = settings, engine, analytics
         self._introduced: set[str] = set()  # behaviors that analytics were told of
@@ -72,7 +74,7 @@ class UnityEnv:
         try:
             if path is not None:
                 if log_folder is not None:
-                    log_folder.mkdir(parents=True, exist_ok=True)
+                    make_folder(log_folder, "--results-dir")
                 self._executable = Executable(
                     path,
                     self._listener.port,
