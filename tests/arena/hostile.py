@@ -253,9 +253,9 @@ def treacherous() -> Model:
     )
 
 
-def fragile(most: float) -> Model:
+def fragile(most: float, **options: object) -> Model:
     """Breaks its process where what an agent sees adds up to more than this, by a shape that it computes from it."""
-    model = stock()
+    model = stock(**options)  # type: ignore[arg-type]
     for name, value in (("most", np.float32([most])), ("width", np.array([336])), ("any", np.array([-1]))):
         weight(model, value, name)
     return before_branches(

@@ -30,6 +30,7 @@ from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.verification import verify, verify_record
 from palus.arena.ladder.workers import StoreSource
+from palus.arena.locked.play import play_unit
 from palus.arena.locked.unit import Unit
 from palus.arena.models.entity import Entity
 from palus.arena.referee.actions import decode_actions, encode_actions, replay_match
@@ -202,16 +203,35 @@ def test_a_forfeit_is_believed_where_it_happens_again_and_only_there(tmp_path: P
     assert late.ok is False and not late.forged and "answers now" in late.sentence  # or its machine was busy
 
 
-def test_a_model_that_fails_in_an_audit_covers_nobody_else(tmp_path: Path) -> None:
+def in_its_place(store: Store, leg: LogRecord, other: Entity) -> LogRecord:
+    """The record of a match as if another had been the first of its pair."""
+    for model in other.models:
+        store.blobs.put(model)
+    sides = list(leg.sides)
+    sides[leg.leg - 1] = replace(sides[leg.leg - 1], entity=replace(other, models=()))
+    return replace(leg, sides=(sides[0], sides[1]))
+
+
+def test_a_model_that_fails_in_an_audit_covers_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(tmp_path)
-    honest = report_of(store, "w", contender("ann/a", stock()), house("random"))[0]
-    speaker = contender("eve/g", gossip())
-    store.blobs.put(*speaker.models)
-    sides = replace(honest.sides[0], entity=replace(speaker, models=())), honest.sides[1]
-    assert verify_record(store, replace(honest, sides=sides)).ok is None
-    other = replace(sides[1], entity=house("ball-chaser"))
-    found = verify_record(store, replace(honest, sides=(sides[0], other)))
+    monkeypatch.setitem(play_unit.__kwdefaults__, "check_share", 0.0)
+    speaker = report_of(store, "w", contender("eve/g", gossip()), house("random"))[0]
+    assert verify_record(store, speaker).ok is None
+    sides = speaker.sides[0], replace(speaker.sides[1], entity=house("ball-chaser"))
+    found = verify_record(store, replace(speaker, sides=sides))
     assert found.forged and "palus/ball-chaser would not have taken" in found.sentence
+    found = verify_record(store, replace(speaker, result="forfeit2"))
+    assert found.forged and "is recorded as forfeit2" in found.sentence
+
+
+def test_a_model_that_fails_answers_for_what_it_chose_before(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    breaker = report_of(store, "w", contender("eve/f", fragile(72)), house("random"), seed=2)
+    assert {leg.cause for leg in breaker} == {"crash"}
+    other = contender("eve/o", fragile(72, logits=np.zeros((3, 3))))
+    for leg in breaker:  # broken off where this one breaks its process, too
+        found = verify_record(store, in_its_place(store, leg, other))
+        assert found.forged and "eve/o would not have taken" in found.sentence
 
 
 def test_an_audit_suspends_a_forger_with_its_account_and_looks_at_every_forfeit_from_elsewhere(tmp_path: Path) -> None:

@@ -137,22 +137,24 @@ def _judge(record: LogRecord, again: Replayed, said: Sequence[Testimony], shown:
         return Verification(record.id, False, f"match {record.id} {fault}", forged=True)
     if shown is not None and not _is_shown(shown, again):
         return Verification(record.id, False, f"the replay of match {record.id} shows another match", forged=True)
+    ending, is_recorded = _ending(again, said), (record.result, tuple(record.score), record.duration_ticks)
+    otherwise = f"{told} after {record.duration_ticks} ticks, which is not how it ends when it is played again"
+    if ending != is_recorded and (again.result is not None or record.result in PLAYED):  # whoever fails here
+        return Verification(record.id, False, otherwise, forged=True)
     strange = [(side.entity, own) for side, own in zip(record.sides, said, strict=True) if own.strange]
-    for entity, own in sorted(strange, key=lambda pair: pair[1].is_unsteady):
-        repo = entity.repo
-        if own.is_unsteady and not own.failed:
-            sentence = f"match {record.id}: {repo} chooses otherwise where its observations differ by rounding alone"
-            return Verification(record.id, False, sentence, unsteady=entity.sha256)
-        if not own.failed:
-            sentence = f"match {record.id}: {repo} would not have taken {own.strange} of its {own.choices} choices"
-            return Verification(record.id, False, sentence, forged=True)
+    if strange:
+        entity, own = min(strange, key=lambda pair: pair[1].is_unsteady)
+        if own.is_unsteady:
+            does = "chooses otherwise where its observations differ by rounding alone"
+            return Verification(record.id, False, f"match {record.id}: {entity.repo} {does}", unsteady=entity.sha256)
+        does = f"would not have taken {own.strange} of its {own.choices} choices"
+        return Verification(record.id, False, f"match {record.id}: {entity.repo} {does}", forged=True)
     repos = [side.entity.repo for side in record.sides]
     for repo, own, forfeit in zip(repos, said, ("forfeit1", "forfeit2"), strict=True):
         failed_there = record.result in (forfeit, "void")
         if own.failed == "engine" or (own.failed and not failed_there):
             return _unchecked(record, f"the process of {repo} failed here ({own.failed})")
-    ending = _ending(again, said)
-    if ending == (record.result, tuple(record.score), record.duration_ticks):
+    if ending == is_recorded:
         rounded = sum(own.rounded for own in said)
         sentence = f"match {record.id}: played again, the same to the last bit"
         if rounded:
@@ -162,8 +164,7 @@ def _judge(record: LogRecord, again: Replayed, said: Sequence[Testimony], shown:
     if ending is None and _has_failed_process(record):
         sentence = f"{told}; whose process failed then answers now, so the match does not count"
         return Verification(record.id, False, sentence)
-    sentence = f"{told} after {record.duration_ticks} ticks, which is not how it ends when it is played again"
-    return Verification(record.id, False, sentence, forged=True)
+    return Verification(record.id, False, otherwise, forged=True)
 
 
 def _ending(again: Replayed, said: Sequence[Testimony]) -> tuple[str, tuple[int, int], int] | None:

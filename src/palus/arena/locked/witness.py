@@ -8,14 +8,14 @@ processor computed them: a choice that is not the one drawn here is its own no f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from palus.arena.locked.remote import open_contestants
+from palus.arena.locked.remote import Contestant, open_contestants
 from palus.arena.locked.sandbox import shared_sandbox
 from palus.arena.locked.steady import SLACK, moved_by_rounding, rounded, slack_of
 from palus.arena.models.entity import Entity
@@ -39,7 +39,7 @@ class Testimony:
     """What a player says to a match. strange, choices: actions that it does not take, of how many. rounded: those that
     it takes where sums are rounded otherwise, and not here. doubts, unsteady: at how many decisions with strange ones
     it was asked again, and rounding alone moved its answers. healthy: whether it answered probabilities at the end.
-    failed: why its process ended, "" when it did not."""
+    failed: why its process ended, "" when it did not; of what was chosen from then on it says nothing."""
 
     strange: int = 0
     rounded: int = 0
@@ -68,7 +68,8 @@ def ask_again(
     opened = open_contestants(env_id, contenders[::turn], limits, shared_sandbox(), check_share=1.0, seed=seed)
     with opened as seated:
         contestants = seated[::turn]
-        witness = _Asking([contestant.player for contestant in contestants], np.array([seed]), mode, leg - 1)
+        players = [contestant.player for contestant in contestants]
+        witness = _Asking(players, np.array([seed]), mode, leg - 1, contestants)
         again = replay_match(env_id, seed, actions, witness)
         for side, contestant in zip(witness.sides, contestants, strict=True):
             side.failed = contestant.cause or ""
@@ -77,13 +78,15 @@ def ask_again(
 
 @dataclass
 class _Asking:
-    """A `Witness` that asks the players: blue first. match: its number in its pair. elsewhere: what they remember where
-    all of it is rounded otherwise at every decision: it may lead them away, however little each answer is moved."""
+    """A `Witness` that asks the players: blue first. match: its number in its pair. contestants: whose players these
+    are, where they have processes. elsewhere: what they remember where all of it is rounded otherwise at every
+    decision: it may lead them away, however little each answer is moved."""
 
     players: list[Player]
     seeds: I64
     mode: Mode
     match: int = 0
+    contestants: Sequence[Contestant] = ()
     states: F32 = field(init=False)
     elsewhere: F32 = field(init=False)
     sides: tuple[Testimony, ...] = field(default_factory=lambda: (Testimony(), Testimony()))
@@ -125,7 +128,8 @@ class _Asking:
             fits.append(logged == q.choices(answer, self.seeds, decision, self.mode))
             if not fits[-1].all() and not isinstance(q.member, RandomPlayer):
                 fits[-1] |= self._rounded(self.sides[side], q, answer, decision, logged, ~fits[-1], drift)
-        return fits
+        has_failed = bool(self.contestants) and self.contestants[side].cause is not None
+        return [] if has_failed else fits
 
     def _drift(self, q: Question, answer: F32, decision: int) -> float:
         """By how much a probability differs for what a player remembers elsewhere."""
