@@ -223,6 +223,10 @@ def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "served" / SETTINGS_FILE).write_text(ArenaSettings(season=7).to_json())
     with pytest.raises(StorageError, match="holds a data folder already"):
         restore(tmp_path / "backup", tmp_path / "served")
+    (tmp_path / "moved").mkdir()  # the database alone was moved away: its log would become that of the restored one
+    (tmp_path / "moved" / "palus.db-wal").write_bytes(b"what was written last")
+    with pytest.raises(StorageError, match="holds a data folder already"):
+        restore(tmp_path / "backup", tmp_path / "moved")
     with pytest.raises(StorageError, match=r"backup\.json is missing"):
         restore(tmp_path / "thesis", tmp_path / "new")
     with pytest.raises(StorageError, match="no such database"):

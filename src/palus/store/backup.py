@@ -107,7 +107,8 @@ def restore(backup: Path, folder: Path, url: str | None = None) -> Backup:
         raise StorageError(
             f"{backup}: no complete backup ({NOTE} is missing); expected a folder that palus backup wrote"
         )
-    if (folder / DATABASE_FILE).exists() or _settings(folder) not in (None, _settings(backup)):
+    database = any((folder / name).exists() for name in _files_of(DATABASE_FILE))  # the log of one that was moved, too
+    if database or _settings(folder) not in (None, _settings(backup)):
         raise StorageError(f"{folder}: holds a data folder already; name a new folder, or move this one away")
     try:
         copied = _copy_blobs(backup / "blobs", folder / "blobs")
