@@ -599,6 +599,37 @@ def test_a_tree_comes_in_pages_that_the_library_follows(store: Store, monkeypatc
     assert [[found.path for found in each] for each in whole[1:]] == [["a", "b", "b-c", "d"], paths[3:6]]
 
 
+def test_nothing_is_made_for_readers_of_trees_who_have_left(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    lists, listed, read = repos.list_repos, threading.Event(), listing.list_files
+    begun, made = threading.Semaphore(0), list[str]()
+
+    def wait(*what: Any, **more: Any) -> Any:
+        begun.release()
+        assert listed.wait(PATIENCE_S)
+        return lists(*what, **more)
+
+    def watched(connection: Any, commit: str) -> Any:
+        made.append(commit)
+        return read(connection, commit)
+
+    monkeypatch.setattr(repos, "list_repos", wait)
+    monkeypatch.setattr(listing, "list_files", watched)
+    with store.write() as connection:
+        create_repo(connection, "model", create_account(connection, "ada"), "one", False, HubLimits())
+    tree = "/api/models/ada/one/tree/main"
+    with arena(store) as address, ThreadPoolExecutor(3) as crowd:
+        before = [crowd.submit(ask, address, "/api/models") for _ in range(2)]  # as many as are made at a time
+        for _ in before:
+            assert begun.acquire(timeout=PATIENCE_S)
+        for _ in range(5):
+            say(address, f"GET {tree} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()).close()
+        last = crowd.submit(ask, address, tree)
+        ask(address)  # the server has heard by now who left
+        listed.set()
+        assert [answer.result().status_code for answer in (*before, last)] == [200] * 3
+    assert len(made) == 1
+
+
 def test_downloads_are_counted_together_and_none_is_lost_or_doubled(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

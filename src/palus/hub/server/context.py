@@ -9,11 +9,13 @@ import hmac
 import os
 import secrets
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from weakref import WeakValueDictionary
 
 from fastapi import Request
 from sqlalchemy import Connection
+from starlette.requests import ClientDisconnect
 
 from palus.hub.accounts import Caller, authenticate
 from palus.hub.limits import Buckets, HubLimits, client_of
@@ -30,7 +32,7 @@ class Hub:
     def __init__(self, store: Store, limits: HubLimits) -> None:
         self.store, self.limits, self.incoming = store, limits, Incoming()
         self.downloads = DownloadCounts(store)
-        self.listing = asyncio.Semaphore(limits.listings_at_once)  # not in threads, which are everybody's
+        self._listing = asyncio.Semaphore(limits.listings_at_once)  # not in threads, which are everybody's
         self._committing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._secret = _shared_secret(store.folder / "upload.key")  # signs upload addresses
         self._requests = Buckets(limits.requests_per_s, limits.request_burst)
@@ -67,6 +69,16 @@ class Hub:
         """Held while a commit of theirs is written: an account's commits wait for each other, and not in threads and
         the queue of writers, which are everybody's."""
         return self._committing.setdefault(caller.account_id, asyncio.Lock())
+
+    @contextlib.asynccontextmanager
+    async def listing(self, request: Request) -> AsyncIterator[None]:
+        """A turn at a list, a tree or an answer about paths. Raises ClientDisconnect where who asked has left before it
+        came: nothing is made for them."""
+        await request.body()  # the end of the connection comes after it
+        async with self._listing:
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            yield
 
     def readable(self, connection: Connection, caller: Caller | None, kind: Kind, name: str) -> Repo:
         """The repository, if the caller may see it. Raises NotSignedInError, RepoNotFoundError."""

@@ -84,7 +84,7 @@ def make_listing_router(hub: Hub, kind: repos.Kind) -> APIRouter:
             raise InvalidInputError(f"filter has {len(tags)} tags; at most {MAX_TAGS} are looked for, leave some out")
         wanted: Json = {"tags": tags, "author": author, "search": search, "sort": by, "limit": limit}
         wanted["after"] = _read_cursor(cursor)
-        async with hub.listing:
+        async with hub.listing(request):
             rows, last = await run_in_threadpool(page, request, full, wanted)
         headers = {}
         if last is not None:
@@ -113,7 +113,7 @@ def make_listing_router(hub: Hub, kind: repos.Kind) -> APIRouter:
         cursor: LongWord = None,
     ) -> Response:
         """Files and folders in a folder, or everything below it. Pages by the Link header."""
-        async with hub.listing:
+        async with hub.listing(request):
             wanted = (path.strip("/"), recursive, cursor)
             return await run_in_threadpool(tree_page, request, f"{owner}/{name}", revision, *wanted)
 
@@ -121,7 +121,7 @@ def make_listing_router(hub: Hub, kind: repos.Kind) -> APIRouter:
     async def paths_info(request: Request, owner: str, name: str, revision: str) -> Response:
         """The files and folders among `paths` (a form, or JSON) that exist."""
         body = await request.body()
-        async with hub.listing:
+        async with hub.listing(request):
             return await run_in_threadpool(look_up, request, f"{owner}/{name}", revision, body)
 
     @router.get("/{owner}/{name}/commits/{revision}")
