@@ -21,7 +21,8 @@ from units import contender, house
 from palus.arena.jobs.worker import describe_here, work
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import audit, is_local, reinstate, suspend, suspend_outliers, suspension
-from palus.arena.ladder.discovery import sweep_house
+from palus.arena.ladder.discovery import Entry, Sweep, sweep_house
+from palus.arena.ladder.entries import decide, take_in
 from palus.arena.ladder.inbox import link
 from palus.arena.ladder.log import LogRecord, StoredBytes, append
 from palus.arena.ladder.match_files import read_actions
@@ -37,7 +38,7 @@ from palus.arena.referee.actions import decode_actions, encode_actions, replay_m
 from palus.cli import app
 from palus.errors import ArenaError
 from palus.store import Store, open_store
-from palus.store.tables import annulments, workers
+from palus.store.tables import annulments, entries, workers
 
 SETTINGS = ArenaSettings(target_half_width=0.0)
 
@@ -194,7 +195,9 @@ def test_a_forfeit_is_believed_where_it_happens_again_and_only_there(tmp_path: P
     assert sorted(found.ok is True for found in alone) == [False, True] and not any(found.forged for found in alone)
     speaker = report_of(store, "w", contender("eve/g", gossip()), house("random"), seed=2)
     assert [(leg.result, leg.cause) for leg in speaker] == [("forfeit1", "invalid"), ("forfeit2", "invalid")]
-    assert [verify_record(store, leg).ok for leg in speaker] == [True, True]
+    again = [verify_record(store, leg) for leg in speaker]
+    assert [found.ok for found in again] == [True, True]
+    assert {found.refusal.code for found in again if found.refusal} == {"mixes-rows"}
     honest = report_of(store, "w", contender("ann/a", stock()), house("random"))[0]
     fake = replace(honest, id="fake", cause="non_finite", **cut_short(store, honest))
     found = verify_record(store, fake)
@@ -215,13 +218,30 @@ def in_its_place(store: Store, leg: LogRecord, other: Entity) -> LogRecord:
 def test_a_model_that_fails_in_an_audit_covers_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(tmp_path)
     monkeypatch.setitem(play_unit.__kwdefaults__, "check_share", 0.0)
-    speaker = report_of(store, "w", contender("eve/g", gossip()), house("random"))[0]
-    assert verify_record(store, speaker).ok is None
+    speaker = report_of(store, "w", contender("eve/g", gossip()), house("random"), seed=5)[0]
     sides = speaker.sides[0], replace(speaker.sides[1], entity=house("ball-chaser"))
     found = verify_record(store, replace(speaker, sides=sides))
     assert found.forged and "palus/ball-chaser would not have taken" in found.sentence
     found = verify_record(store, replace(speaker, result="forfeit2"))
     assert found.forged and "is recorded as forfeit2" in found.sentence
+
+
+def test_a_model_that_mixes_rows_is_refused_and_nobody_blamed_where_only_an_audit_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, speaker = open_store(tmp_path), contender("eve/g", gossip())
+    with store.write() as connection:
+        take_in(connection, Sweep("hub", "SoccerTwos", (Entry(speaker, 1),), frozenset({"eve/g"})), {}, now_ms=1)
+        decide(connection, "SoccerTwos", speaker.sha256, None, {}, now_ms=2)
+    with monkeypatch.context() as patched:
+        patched.setitem(play_unit.__kwdefaults__, "check_share", 0.0)
+        report_of(store, "lab/pc", speaker, house("random"), seed=5)
+    found = audit(store, 1.0, seed=0, now_ms=5)
+    assert [(leg.ok, leg.forged, leg.at_fault) for leg in found.failures] == [(False, False, speaker.sha256)] * 2
+    assert "eve/g answers an agent differently" in found.failures[0].sentence and found.suspended == ()
+    with store.read() as connection:
+        assert connection.execute(select(entries.c.state, entries.c.code)).one() == ("refused", "mixes-rows")
+        assert len(connection.execute(select(annulments)).all()) == 2
 
 
 def test_a_model_that_fails_answers_for_what_it_chose_before(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from palus.arena.ladder.entries import refuse
 from palus.arena.ladder.log import lock_log, note_annulments
 from palus.arena.ladder.runner_tests import RatedMatch, suspicions
 from palus.arena.ladder.verification import Verification, verify
-from palus.arena.locked.steady import unsteady
 from palus.arena.referee.games import GAMES
 from palus.arena.referee.result import PLAYED
 from palus.errors import ArenaError
@@ -36,7 +35,7 @@ FORFEITS_FORGIVEN = 2
 """A time-out or a crash that does not happen again may be the fault of a busy machine; so many of an account's
 pairs within `FORGIVEN_MS` may, whatever it calls its workers."""
 FORGIVEN_MS = 24 * 3_600_000
-_SUSPENDED, _UNSTEADY, _ROUNDED = "worker ", "model ", "rounding: "
+_SUSPENDED, _MODEL, _ROUNDED = "worker ", "model ", "rounding: "
 """Why a match was struck out begins like this where its worker was suspended, a model was at fault, or nobody."""
 
 
@@ -90,18 +89,19 @@ def look_again(store: Store, match_id: str) -> Verification:
 def strike_out(
     connection: Connection, found: Sequence[Verification], worker_of: dict[str, str], now_ms: int
 ) -> list[str]:
-    """Strike out what did not verify, and suspend workers from elsewhere for it, or refuse the model whose fault it is.
-    Returns a sentence for each worker.
+    """Strike out what did not verify, and suspend workers from elsewhere for it, unless a model is at fault: such ones
+    are refused. Returns a sentence for each worker.
 
     worker_of: who reported each match.
     """
     failures = [failure for failure in found if failure.ok is False]
     for failure in failures:
-        fault = f"{_UNSTEADY}{failure.unsteady[:8]}: " if failure.unsteady else ""
+        fault = f"{_MODEL}{failure.at_fault[:8]}: " if failure.at_fault else ""
         annul_unit(connection, failure.match_id, f"{fault}{failure.sentence}", now_ms=now_ms)
-    for model in sorted({failure.unsteady for failure in failures} - {""}):
-        refuse(connection, model, unsteady().refusal, now_ms=now_ms)
-    guilty = [failure for failure in failures if not failure.unsteady and is_elsewhere(worker_of[failure.match_id])]
+    for verification in found:
+        if verification.refusal is not None:
+            refuse(connection, verification.at_fault, verification.refusal, now_ms=now_ms)
+    guilty = [failure for failure in failures if not failure.at_fault and is_elsewhere(worker_of[failure.match_id])]
     reasons = {worker_of[failure.match_id]: failure.sentence for failure in guilty if failure.forged}
     named = {queue.account_of(worker): worker for worker in sorted({worker_of[one.match_id] for one in guilty})}
     for account in sorted(named.keys() - set(map(queue.account_of, reasons))):
@@ -221,7 +221,7 @@ def _struck_lately(connection: Connection, worker: str, now_ms: int) -> int:
     """Pairs of a worker and all others of its account that came out otherwise when they were played again."""
     filmed = [game.env for game in GAMES.values() if game.filmed]
     own = workers_with(worker, matches) & matches.c.env.not_in(filmed)
-    for blameless in (_SUSPENDED, _UNSTEADY, _ROUNDED):
+    for blameless in (_SUSPENDED, _MODEL, _ROUNDED):
         own &= ~annulments.c.reason.startswith(blameless)
     own &= annulments.c.created_ms > now_ms - FORGIVEN_MS
     both = annulments.join(matches, matches.c.id == annulments.c.match_id)

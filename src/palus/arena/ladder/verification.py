@@ -13,8 +13,11 @@ from sqlalchemy import select
 
 from palus.arena.ladder.log import LogRecord, read_match
 from palus.arena.ladder.match_files import read_actions
+from palus.arena.locked.probe import mixes_rows
+from palus.arena.locked.steady import unsteady
 from palus.arena.locked.witness import Testimony, ask_again
 from palus.arena.models.entity import Entity
+from palus.arena.models.refusal import Refusal, RefusedError
 from palus.arena.referee.actions import Replayed
 from palus.arena.referee.games import GAMES, env_build, layout_of
 from palus.arena.referee.replay import decode_replay
@@ -29,15 +32,16 @@ from palus.store.tables import matches
 class Verification:
     """What playing a match again gave, or looking at its video. ok: None when it could not be tried. sentence: for
     people. forged: nobody who played it would have sent this. filmed: only the record and the video were looked at.
-    unsteady: SHA-256 of the model that amplifies rounding, so that nobody else can tell what it chose; "" for none.
-    rounded: choices that are not drawn here, but may have been where sums are rounded otherwise."""
+    at_fault: SHA-256 of a model that may not play, "" for none. refusal: with which it is refused. rounded: choices
+    that are not drawn here, but may have been where sums are rounded otherwise."""
 
     match_id: str
     ok: bool | None
     sentence: str
     forged: bool = False
     filmed: bool = False
-    unsteady: str = ""
+    at_fault: str = ""
+    refusal: Refusal | None = None
     rounded: int = 0
 
 
@@ -146,25 +150,34 @@ def _judge(record: LogRecord, again: Replayed, said: Sequence[Testimony], shown:
         entity, own = min(strange, key=lambda pair: pair[1].is_unsteady)
         if own.is_unsteady:
             does = "chooses otherwise where its observations differ by rounding alone"
-            return Verification(record.id, False, f"match {record.id}: {entity.repo} {does}", unsteady=entity.sha256)
+            return _refused(record, entity, does, unsteady())
         does = f"would not have taken {own.strange} of its {own.choices} choices"
         return Verification(record.id, False, f"match {record.id}: {entity.repo} {does}", forged=True)
-    repos = [side.entity.repo for side in record.sides]
-    for repo, own, forfeit in zip(repos, said, ("forfeit1", "forfeit2"), strict=True):
+    entities = [side.entity for side in record.sides]
+    for entity, own, forfeit in zip(entities, said, ("forfeit1", "forfeit2"), strict=True):
         failed_there = record.result in (forfeit, "void")
+        if own.mixes_rows and not failed_there:
+            return _refused(record, entity, "answers an agent differently when others are asked with it", mixes_rows())
         if own.failed == "engine" or (own.failed and not failed_there):
-            return _unchecked(record, f"the process of {repo} failed here ({own.failed})")
+            return _unchecked(record, f"the process of {entity.repo} failed here ({own.failed})")
     if ending == is_recorded:
         rounded = sum(own.rounded for own in said)
         sentence = f"match {record.id}: played again, the same to the last bit"
         if rounded:
             choices = sum(own.choices for own in said)
             sentence += f"; of {choices} choices {rounded} are the players' own only where sums are rounded otherwise"
-        return Verification(record.id, True, sentence, rounded=rounded)
+        found = Verification(record.id, True, sentence, rounded=rounded)
+        mixing = [entity.sha256 for entity, own in zip(entities, said, strict=True) if own.mixes_rows]
+        return replace(found, at_fault=mixing[0], refusal=mixes_rows().refusal) if mixing else found
     if ending is None and _has_failed_process(record):
         sentence = f"{told}; whose process failed then answers now, so the match does not count"
         return Verification(record.id, False, sentence)
     return Verification(record.id, False, otherwise, forged=True)
+
+
+def _refused(record: LogRecord, entity: Entity, does: str, error: RefusedError) -> Verification:
+    sentence = f"match {record.id}: {entity.repo} {does}"
+    return Verification(record.id, False, sentence, at_fault=entity.sha256, refusal=error.refusal)
 
 
 def _ending(again: Replayed, said: Sequence[Testimony]) -> tuple[str, tuple[int, int], int] | None:

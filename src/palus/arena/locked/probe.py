@@ -131,11 +131,16 @@ def _check_rows(answer: Answer, questions: AnyArray, rng: np.random.Generator) -
                 "Probabilities must be computed without drawing at random: the arena draws the actions.",
             )
         if np.abs(together - alone[places]).max() > ALIKE:
-            raise RefusedError(
-                "mixes-rows",
-                "Answers an observation differently when others are asked with it.",
-                "Let no operator work across the batch axis: each row is one agent, alone.",
-            )
+            raise mixes_rows()
+
+
+def mixes_rows() -> RefusedError:
+    """What a model is refused with whose agents see each other through the batch."""
+    return RefusedError(
+        "mixes-rows",
+        "Answers an observation differently when others are asked with it.",
+        "Let no operator work across the batch axis: each row is one agent, alone.",
+    )
 
 
 def _p99_ms(answer: Answer, questions: AnyArray, enough_ms: float) -> float:

@@ -54,6 +54,11 @@ class Testimony:
         """Whether what it takes for strange may be its own, drawn where sums are rounded otherwise."""
         return 2 * self.unsteady > self.doubts
 
+    @property
+    def mixes_rows(self) -> bool:
+        """Whether a check has failed: it was loaded, and answered."""
+        return self.failed == "invalid" and self.choices > 0
+
 
 def ask_again(
     env_id: str, seed: int, leg: int, actions: bytes, contenders: tuple[Entity, Entity], mode: Mode
