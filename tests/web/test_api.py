@@ -255,6 +255,11 @@ def test_the_match_page_places_a_match_in_the_chain(client: TestClient, store: S
     assert not get(client, f"matches/{recent[2]['id']}")["chain"]["intact"]
 
 
+def test_the_newest_matches_say_whether_there_is_something_to_watch(client: TestClient, arena: SyntheticArena) -> None:
+    arena.play("ada/one", "cy/three", "win1", replay=b"kept")
+    assert [match["has_replay"] for match in get(client, f"recent/{ENV}")["matches"][:2]] == [True, False]
+
+
 def test_a_struck_out_match_stays_in_the_log_and_leaves_the_statistics(client: TestClient, store: Store) -> None:
     match = get(client, f"recent/{ENV}")["matches"][-1]["id"]
     with store.write() as connection:

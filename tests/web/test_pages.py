@@ -284,11 +284,13 @@ def test_the_board_moves_under_the_focus_and_leaves_it_where_it_is(visit: Callab
             arena.rate()
             tab.page.wait_for_selector(f"[aria-label='Ranking'] tbody tr:first-child th:has-text('{first}')")
             assert tab.page.evaluate("document.activeElement.textContent") == "two"
-        watch = tab.page.locator("[aria-label='Newest matches'] tbody tr:first-child a:text-is('Watch')")
-        watch.focus()
-        label = watch.get_attribute("aria-label")
-        arena.play("ada/one", "cy/three", "draw", "draw")
-        tab.page.wait_for_selector(f"[aria-label='Newest matches'] tbody tr:nth-child(3) a[aria-label='{label}']:focus")
+        newest = "[aria-label='Newest matches'] tbody tr"
+        record = tab.page.locator(f"{newest}:first-child a:text-is('Record')")  # nothing of it is kept to be watched
+        record.focus()
+        label = record.get_attribute("aria-label")
+        arena.play("ada/one", "cy/three", "draw", "draw", replay=b"kept")
+        tab.page.wait_for_selector(f"{newest}:nth-child(3) a[aria-label='{label}']:focus")
+        assert tab.texts(f"{newest}:first-child td:last-child") == ["Watch"]
         assert tab.complaints == []
     store.close()
 

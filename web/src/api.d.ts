@@ -366,6 +366,7 @@ export interface components {
             ];
             readonly duration_s: number;
             readonly rated: boolean;
+            readonly has_replay: boolean;
             readonly leg: number;
             /** @enum {string} */
             readonly side: "blue" | "purple";
@@ -373,11 +374,10 @@ export interface components {
             /** @enum {string} */
             readonly outcome: "win" | "draw" | "loss" | "void";
             readonly forfeit: boolean;
-            readonly has_replay: boolean;
         };
         /**
          * MatchPage
-         * @description One match. seed is text: it has 64 bits, which JavaScript's numbers do not.
+         * @description One match. seed is text, which every reader of JSON keeps whole.
          */
         readonly MatchPage: {
             readonly id: string;
@@ -452,6 +452,7 @@ export interface components {
             ];
             readonly duration_s: number;
             readonly rated: boolean;
+            readonly has_replay: boolean;
             readonly seq: number;
             readonly env: string;
             readonly blue: components["schemas"]["Player"];

@@ -146,10 +146,10 @@ export function switcher(
   return element("div", { class: "switch", role: "group", "aria-label": label }, ...buttons);
 }
 
-/** A link to where a match can be watched. */
-export function watchLink(line: Pick<MatchLine, "id"> & { has_replay?: boolean }): HTMLElement {
-  const text = line.has_replay === false ? "Record" : "Watch";
-  return element("a", { href: matchLink(line.id), "aria-label": `${text} match ${line.id}` }, text);
+/** A link to where a match can be watched, or its record read where nothing else is kept. what: that it leads to. */
+export function watchLink(line: Pick<MatchLine, "id" | "has_replay">, what = `match ${line.id}`): HTMLElement {
+  const text = line.has_replay ? "Watch" : "Record";
+  return element("a", { href: matchLink(line.id), "aria-label": `${text} ${what}` }, text);
 }
 
 /** The environments ranked here and the one that the address asks for (else the first); null when there is none. */

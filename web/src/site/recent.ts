@@ -1,8 +1,7 @@
 // The newest matches, growing at the top while the page is open.
 import { element } from "../page/dom";
 import { seconds } from "./format";
-import { matchLink } from "./links";
-import { modelCell, sideName, timeAgo, type Content } from "./parts";
+import { modelCell, sideName, timeAgo, watchLink, type Content } from "./parts";
 import { placeholder } from "./shell";
 import type { MatchSummary } from "../api";
 import { Listed, type Column } from "./table";
@@ -39,10 +38,7 @@ const COLUMNS: readonly Column<MatchSummary>[] = [
   { name: "When", optional: true, cell: (match) => timeAgo(match.at_ms) },
   {
     name: "Match",
-    cell: (match) => {
-      const label = `Watch ${match.blue.repo} against ${match.purple.repo}, match ${match.id}`;
-      return element("a", { href: matchLink(match.id), "aria-label": label }, "Watch");
-    },
+    cell: (match) => watchLink(match, `${match.blue.repo} against ${match.purple.repo}, match ${match.id}`),
   },
 ];
 

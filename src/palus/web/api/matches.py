@@ -63,7 +63,7 @@ class ChainPosition(Shape):
 
 
 class MatchPage(Shape):
-    """One match. seed is text: it has 64 bits, which JavaScript's numbers do not."""
+    """One match. seed is text, which every reader of JSON keeps whole."""
 
     id: str
     env: str

@@ -56,6 +56,7 @@ class _LoggedMatch(Shape):
     score: tuple[int, int]
     duration_s: float
     rated: bool
+    has_replay: bool
 
 
 class MatchLine(_LoggedMatch):
@@ -66,7 +67,6 @@ class MatchLine(_LoggedMatch):
     opponent: Player
     outcome: Outcome
     forfeit: bool
-    has_replay: bool
 
 
 class MatchSummary(_LoggedMatch):
@@ -136,7 +136,6 @@ class EntityMatches:
             opponent=_player(self.view, log, "purple" if is_blue else "blue", row),
             outcome=_outcome(points if is_blue else 1.0 - points),
             forfeit=FORFEITS[log["verdict"][row]],
-            has_replay=log["has_replay"][row],
         )
 
     def head_to_head(self, rows: Rows) -> list[HeadToHead]:
@@ -204,6 +203,7 @@ def _facts(log: LogColumns, row: int) -> dict[str, Any]:
         "score": (log["blue_score"][row], log["purple_score"][row]),
         "duration_s": float(log["ticks"][row]) * game_of(log.envs.texts[log["env"][row]]).tick_s,
         "rated": log.counts[row],
+        "has_replay": log["has_replay"][row],
     }
 
 
