@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -20,6 +22,8 @@ from palus.hub.repos import create_repo
 from palus.hub.uploads import keep_uploads
 from palus.store import open_store
 from palus.store.backup import back_up
+from palus.store.depot import Depot
+from palus.store.engine import DATABASE_FILE
 from palus.web.app import make_app
 
 
@@ -48,6 +52,25 @@ def test_files_are_pushed_to_and_served_from_the_storage(
     kept = open_store(tmp_path / "backup")
     assert {path.read_bytes() for path in kept.blobs.folder.glob("??/*")} >= {model}
     kept.close()
+
+
+def test_the_storage_is_asked_while_others_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, has, asked = open_store(tmp_path / "arena", blobs=str(tmp_path / "far")), Depot.has, list[str]()
+
+    def watched(depot: Depot, name: str) -> bool:
+        with closing(sqlite3.connect(store.folder / DATABASE_FILE, timeout=0)) as other:
+            other.execute("BEGIN IMMEDIATE")  # nobody waits for an answer from elsewhere
+        asked.append(name)
+        return has(depot, name)
+
+    monkeypatch.setattr(Depot, "has", watched)
+    with store.write() as connection:
+        account = create_account(connection, "ada")
+    with store.blobs.open_writer() as writer:
+        writer.write(b"bytes")
+        keep_uploads(store, [writer], account.id, HubLimits())
+    assert len(asked) == 1 and store.blobs.read(writer.seal().sha256) == b"bytes"
+    store.close()
 
 
 def test_the_size_of_a_file_is_told_without_bringing_it_here(tmp_path: Path) -> None:

@@ -33,9 +33,10 @@ def keep_uploads(store: Store, writers: Sequence[BlobWriter], account_id: int, l
     The database learns of them before the folder shows them: whatever a kill leaves behind can be swept.
     """
     sealed = {blob.sha256: blob for blob in (writer.seal() for writer in writers)}
+    here = set(filter(store.blobs.has, sealed))  # asked before others wait: the bytes may lie elsewhere
     with store.write() as connection:
         for sha256 in sorted(sealed):  # in one order, or two who bring the same would wait for each other
-            _claim(connection, sealed[sha256], account_id, is_here=store.blobs.has(sha256))
+            _claim(connection, sealed[sha256], account_id, is_here=sha256 in here)
         left = day_bytes_left(connection, account_id, limits)
         if left < 0:  # leaving here takes the rows back
             raise over_quota(left + sum(max(blob.size, LEAST_BYTES) for blob in sealed.values()))
