@@ -43,7 +43,7 @@ from palus.web.api.answers import Answers
 from palus.web.app import WebLimits, make_app
 from palus.web.connections import ConnectionLimits
 from palus.web.live import RoomLimits
-from palus.web.serving import LINE_BYTES, LINES_PER_MINUTE, LogLimit
+from palus.web.serving import LINE_BYTES, LINES_PER_MINUTE, LOGGERS, LogLimit
 from palus.web.worker_api import make_worker_router
 
 PATIENCE_S = 60
@@ -255,6 +255,17 @@ def test_a_quiet_log_says_how_much_it_left_out() -> None:
     time.sleep(1.1)
     logger.warning("line %d", 7)
     assert re.fullmatch(r"line 7 \(\d+ more like this one were left out\)", said[-1])
+
+
+def test_whatever_the_server_says_of_requests_is_limited() -> None:
+    package = Path(repos.__file__).parents[1]
+    said = {
+        ".".join(path.relative_to(package.parent).with_suffix("").parts)
+        for folder in ("web", "hub/server")
+        for path in (package / folder).rglob("*.py")
+        if "getLogger(__name__)" in path.read_text("utf-8")
+    }
+    assert "palus.web.room" in said and said <= set(LOGGERS)
 
 
 def test_a_failure_is_written_once_and_cut(

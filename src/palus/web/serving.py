@@ -78,7 +78,10 @@ class _Server(uvicorn.Server):
 
 LINES_PER_MINUTE = 20
 LINE_BYTES = 8 * KIB
-LOGGERS = ("uvicorn.error", "asyncio", "palus.web.security", "palus.hub.server.route")
+LOGGERS = (
+    *("uvicorn.error", "asyncio", "palus.hub.server.download_counts", "palus.hub.server.route"),
+    *("palus.web.events", "palus.web.room", "palus.web.security"),
+)
 """Those that say something because of a request."""
 
 
