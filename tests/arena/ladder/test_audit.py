@@ -193,6 +193,10 @@ def test_a_forfeit_is_believed_where_it_happens_again_and_only_there(tmp_path: P
     assert [verify_record(store, leg).ok for leg in breaker] == [True, True], "in one of the legs, which ended both"
     alone = [verify_record(store, replace(leg, unit_id="alone")) for leg in breaker]
     assert sorted(found.ok is True for found in alone) == [False, True] and not any(found.forged for found in alone)
+    half = [verify_record(store, replace(leg, result="void")) for leg in breaker]
+    assert {(found.ok, found.forged) for found in half} == {(False, False)}, (
+        "the other's, which answers now, was said too"
+    )
     speaker = report_of(store, "w", contender("eve/g", gossip()), house("random"), seed=2)
     assert [(leg.result, leg.cause) for leg in speaker] == [("forfeit1", "invalid"), ("forfeit2", "invalid")]
     again = [verify_record(store, leg) for leg in speaker]

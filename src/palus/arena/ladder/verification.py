@@ -169,7 +169,7 @@ def _judge(record: LogRecord, again: Replayed, said: Sequence[Testimony], shown:
         found = Verification(record.id, True, sentence, rounded=rounded)
         mixing = [entity.sha256 for entity, own in zip(entities, said, strict=True) if own.mixes_rows]
         return replace(found, at_fault=mixing[0], refusal=mixes_rows().refusal) if mixing else found
-    if ending is None and _has_failed_process(record):
+    if _has_failed_process(record) and (ending is None or record.result == "void"):  # of both, where one fails again
         sentence = f"{told}; whose process failed then answers now, so the match does not count"
         return Verification(record.id, False, sentence)
     return Verification(record.id, False, otherwise, forged=True)
