@@ -337,6 +337,9 @@ def test_a_match_is_opened_sought_and_shared(visit: Callable[[str], Tab], site: 
     for _ in range(10):
         tab.page.keyboard.press(".")
     tab.page.wait_for_url("**&t=0.2")
+    tab.page.locator(".palus .scoreboard").click()  # which gives the focus to what is around the viewer
+    tab.page.keyboard.press(".")
+    tab.page.wait_for_url("**&t=0.22")
     shared = visit(tab.page.url)
     shared.page.wait_for_selector(".palus .controls")
     value = "document.querySelector('.palus input[type=range]').value"

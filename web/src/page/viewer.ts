@@ -107,10 +107,13 @@ export class Viewer {
     this.stage.close();
   }
 
-  /** Whether a key that is pressed there is meant for the viewer: beside other content, only when no part of that has it. */
+  /**
+   * Whether a key that is pressed there is meant for the viewer: beside other content, only when no part of that has
+   * it. What is around the viewer has it after a click on whatever takes no focus, the pitch among it.
+   */
   takesKeysOf(target: Element): boolean {
     if (!this.options.embedded || this.root.contains(target)) return true;
-    return target === document.body && this.stage.inSight;
+    return target.contains(this.root) && this.stage.inSight;
   }
 
   togglePlay(): void {
