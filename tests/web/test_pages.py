@@ -552,6 +552,11 @@ def test_times_grow_old_and_are_rounded_as_people_do(visit: Callable[[str], Tab]
         assert [time for time in tab.texts("main time") if time != "yesterday"] == []
         tab.page.evaluate("window.now += 86_400_000")
         eventually(tab.page, lambda: set(tab.texts("main time")) == {"2 days ago"}, "a day has passed")
+        for part, where in (("results", ".facts time"), ("competition", "[aria-label='All teams'] time")):
+            tab.open(f"{address}/analytics?tab={part}")
+            tab.page.wait_for_selector(f"{where}:text-is('yesterday')")
+            tab.page.evaluate("window.now += 86_400_000")
+            tab.page.wait_for_selector(f"{where}:text-is('2 days ago')")
         assert tab.complaints == []
     store.close()
 

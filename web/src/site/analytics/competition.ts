@@ -2,8 +2,8 @@
 import { element } from "../../page/dom";
 import { histogram } from "../charts/bars";
 import { cumulativeChart } from "../charts/series";
-import { ago, count, percent, seconds } from "../format";
-import { box, facts, modelCell, shareBar, sideMark } from "../parts";
+import { count, percent, seconds } from "../format";
+import { box, facts, modelCell, shareBar, sideMark, timeAgo } from "../parts";
 import { placeholder } from "../shell";
 import type { Analytics, CauseCount, TeamLine } from "../../api";
 import { DataTable } from "../table";
@@ -117,7 +117,7 @@ function teams(lines: readonly TeamLine[]): HTMLElement {
           by: (line) => line.win_rate,
           cell: (line) => `${line.win_rate.toFixed(2)} %`,
         },
-        { name: "Since", optional: true, by: (line) => line.since_ms, cell: (line) => ago(line.since_ms) },
+        { name: "Since", optional: true, by: (line) => line.since_ms, cell: (line) => timeAgo(line.since_ms) },
       ],
     },
     lines,

@@ -2,7 +2,7 @@
 import { element } from "../../page/dom";
 import { resultsPerDay } from "../charts/bars";
 import { load, path } from "../data";
-import { ago, count, plural } from "../format";
+import { count, plural } from "../format";
 import { compareHref, matchLink, modelLink, parameter, writeParameters } from "../links";
 import { box, facts, field, outcome, timeAgo, type Content } from "../parts";
 import { fill, placeholder } from "../shell";
@@ -58,7 +58,7 @@ function teamPage(team: TeamResults, env: string): Node[] {
     { name: "Draws", value: count(team.draws) },
     { name: "Losses", value: count(team.losses) },
     { name: "Win rate", value: `${team.win_rate.toFixed(2)} %`, under: `of ${plural(games, "game")}` },
-    { name: "Competing since", value: ago(team.since_ms) },
+    { name: "Competing since", value: timeAgo(team.since_ms) },
   ]);
   const page = element(
     "p",
