@@ -528,10 +528,13 @@ def test_long_names_and_long_times_fit_their_pages(visit: Callable[[str], Tab], 
             "/matrix",
         ):
             tab.open(address + page)
-            for width in (1280, 390):
+            for width in (1280, 1024, 390):
                 tab.page.set_viewport_size({"width": width, "height": 820})
                 fits = f"document.documentElement.scrollWidth <= {width}"
                 eventually(tab.page, lambda fits=fits: tab.page.evaluate(fits), f"{page} is {width} wide")
+                tables = "[...document.querySelectorAll('.scroll:not(.matrix)')]"
+                cut = f"{tables}.filter(t => t.scrollWidth > t.clientWidth).map(t => t.ariaLabel)"
+                assert tab.page.evaluate(cut) == [], f"{page}, {width} wide"
     store.close()
 
 

@@ -104,24 +104,28 @@ function support(matrix: Matrix): HTMLElement {
       columns: [
         { name: "Model", header: true, cell: (player: Player) => modelCell(player.repo) },
         {
-          name: "Share of play",
+          name: "Share",
           numeric: true,
           descending: true,
+          explain: "Of the play of the equilibrium",
           by: (player) => masses.get(player.sha256) ?? null,
           cell: (player) => percent(masses.get(player.sha256) ?? null, 1),
         },
         {
-          name: "95 % interval",
+          name: "Interval",
           numeric: true,
+          optional: true,
+          explain: "Of the share, at 95 %",
           cell: (player) => {
             const line = lines.get(player.sha256);
             return line ? `${percent(line.low)} to ${percent(line.high)}` : "–";
           },
         },
         {
-          name: "Against the equilibrium",
+          name: "Against it",
           numeric: true,
           descending: true,
+          explain: "Points that it is ahead of the equilibrium",
           by: (player) => skillOf(player),
           cell: (player) => signed(skillOf(player)),
         },

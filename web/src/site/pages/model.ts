@@ -273,7 +273,7 @@ function revisions({ revisions: lines, revisions_pushed: pushed, performance }: 
           numeric: true,
           cell: (line) => (line.rating === null ? points(null) : rated(line.rating, line.half_width)),
         },
-        { name: "Games", numeric: true, cell: (line) => count(line.games) },
+        { name: "Games", numeric: true, optional: true, cell: (line) => count(line.games) },
         { name: "What validation found", optional: true, cell: findings },
         { name: "Pushed", optional: true, cell: (line) => timeAgo(line.pushed_ms) },
       ],
@@ -292,7 +292,7 @@ function revisionCell(line: Revision, sameAs: string | null): HTMLElement {
   return element(
     "span",
     { class: "model" },
-    element("span", {}, name, line.current ? shown : ""),
+    element("span", { class: "wraps" }, name, line.current ? shown : ""),
     element("small", {}, line.file),
   );
 }
@@ -311,5 +311,5 @@ function findings(line: Revision): HTMLElement {
   const measured = Object.entries(line.details)
     .filter(([, value]) => typeof value !== "object")
     .map(([key, value]) => `${key.replaceAll("_", " ")} ${String(value)}`);
-  return element("span", { class: "dim" }, measured.join(", ") || "–");
+  return element("span", { class: "dim wraps" }, measured.join(", ") || "–");
 }

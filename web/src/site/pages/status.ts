@@ -143,7 +143,11 @@ const WORKERS: TableOptions<WorkerLine> = {
       by: (worker) => worker.last_seen_ms,
       cell: (worker) => timeAgo(worker.last_seen_ms),
     },
-    { name: "Platform", optional: true, cell: (worker) => describe(worker.platform) },
+    {
+      name: "Platform",
+      optional: true,
+      cell: (worker) => element("span", { class: "wraps" }, describe(worker.platform)),
+    },
   ],
 };
 
