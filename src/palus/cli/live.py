@@ -134,7 +134,8 @@ def live_page(folder: Path, *, browser: bool) -> Iterator[None]:
             except subprocess.TimeoutExpired:
                 page.kill()
             reader.join(PATIENCE_S)
-    stderr.print(f"The live page ended with the run; again: palus watch {typed(folder)}")
+    again = f"; again: palus watch {typed(folder)}" if folder.is_dir() else "."  # what only plays does so in a copy
+    stderr.print(f"The live page ended with the run{again}")
 
 
 def _announce(page: subprocess.Popen[str], folder: Path, browser: bool, over: threading.Event) -> None:

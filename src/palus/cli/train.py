@@ -305,7 +305,7 @@ def _train(
         print_json({**result.__dict__, "model": str(result.model) if result.model.is_file() else None})
         return
     if run.checkpoint_settings.inference:
-        stderr.print(f"Played until step {result.steps:,}; nothing was saved.")
+        stderr.print(f"Played with what was learned until step {result.steps:,}; nothing was saved.")
         return
     folder, steps, seconds = folder_of(run), result.steps - steps, max(result.wall_seconds - seconds, 1e-9)
     pace = f": {steps:,} steps in {seconds / 60:.1f} min ({steps / seconds:,.0f} steps/s)" if steps else ""
