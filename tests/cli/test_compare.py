@@ -91,6 +91,8 @@ def bundle_of(folder: Path, game: str) -> str:
     if game == "StrikersVsGoalie":
         specs = {behavior.name: behavior for behavior in source_of(game).spec.behaviors}
         models = {name: policy_model(0, spec) for name, spec in specs.items()}
+    elif game == "my_games:Shaped":
+        specs, models = {SPEC.name: SPEC}, {SPEC.name: policy_model()}
     else:
         specs, models = {"CartPole": SPEC}, {"CartPole": policy_model()}
     write_bundle(folder, models, specs, "behaviors: {}", Provenance(game))
@@ -108,6 +110,9 @@ def test_the_game_is_that_of_the_run(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 2 and f"palus enjoy {cart}" in done.output
         assert "cart: trained for palus.envs.gymnasium:make, and what can be played here is SoccerTwos" in done.output
+    shaped = bundle_of(tmp_path / "shaped", "my_games:Shaped")  # SoccerTwos with rewards of somebody's own
+    code, output = compare(shaped, "random", "--max-pairs", "1")
+    assert code == 0 and "than shaped" in output
     (Path(cart) / "bundle.json").write_text("[" * 100_000)
     assert "not a bundle, SoccerTwos.onnx is missing" in compare(cart, "random")[1]
 
@@ -116,3 +121,6 @@ def test_a_run_of_several_behaviors_is_ranked_as_a_whole(tmp_path: Path) -> None
     strikers = bundle_of(tmp_path / "svg", "StrikersVsGoalie")
     players, rejected = find_players(Path(strikers), source_of("StrikersVsGoalie").spec)
     assert [player.name for player in players] == ["svg"] and not rejected
+    bundle_of(tmp_path / "cart", "palus.envs.gymnasium:make")
+    done = CliRunner().invoke(app, ["rank", str(tmp_path), "--pairs", "1", "--without", "goalie-striker"])
+    assert done.exit_code == 0 and "│ svg " in done.stdout

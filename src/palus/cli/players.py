@@ -72,15 +72,27 @@ def game_meant(game: str | None, *words: str) -> str:
     """
     for word in words if game is None else ():
         path = Path(word)
-        trained = game_of_bundle(path if path.is_dir() else path.parent) if path.exists() else None
+        folder = path if path.is_dir() else path.parent
+        trained = game_of_run(folder) if path.exists() else None
         if trained is not None and trained in GAMES:
             return trained
         if trained is not None:
             raise ModelError(
                 f"{word}: trained for {trained}, and what can be played here is {', '.join(GAMES)}; let it play with "
-                f"palus enjoy {typed(path if path.is_dir() else path.parent)}"
+                f"palus enjoy {typed(folder)}"
             )
     return game or DEFAULT_GAME
+
+
+def game_of_run(folder: Path) -> str | None:
+    """The game that a run's folder tells of. Where that is one of its user's own, the one whose models it holds."""
+    trained = game_of_bundle(folder)
+    if trained is None or trained in GAMES:
+        return trained
+    from palus.config.run_file import BEHAVIORS_OF
+
+    held = (game for game, own in BEHAVIORS_OF.items() if all((folder / f"{name}.onnx").is_file() for name in own))
+    return next(held, trained)
 
 
 def load(*words: str, game: str = DEFAULT_GAME) -> list[Player]:

@@ -70,12 +70,13 @@ def rank(
     Ctrl-C once makes the leaderboard of what was played so far and leaves with 130; twice ends at once.
     """
     from palus.arena.models.players import find_players
-    from palus.arena.referee.games import playable_game, source_of
+    from palus.arena.referee.games import GAMES, playable_game, source_of
     from palus.arena.study.tournament import rank_players
-    from palus.cli.players import append_log, game_meant, load, refresh_onnx
+    from palus.cli.players import append_log, game_meant, game_of_run, load, refresh_onnx
     from palus.run.session import interruptible
 
-    declared = playable_game(game := game_meant(game, str(folder)))
+    runs = (str(run) for run in sorted(folder.glob("*/")) if game_of_run(run) in GAMES)
+    declared = playable_game(game := game_meant(game, str(folder), *runs, *(also or [])))
     if folder.is_file():
         raise ModelError(f"{folder}: a file; give the folder that it is in, or let it play with palus match")
     if declared.filmed:
