@@ -87,6 +87,9 @@ def test_the_3_d_view_opens_turns_and_travels_in_links(open_page: Any) -> None:
     receiver = open_page(match, link=link, three_d=True)
     receiver.wait_for("view.solid")
     receiver.wait_for_script(f"location.hash === '{link}'")
+    receiver.page.evaluate("location.hash = '#match=1&t=1&orbit=-30_40_20'")  # another link, in the same page
+    receiver.press(".")
+    receiver.wait_for_script("location.hash === '#match=1&t=1.02&orbit=-30_40_20'")
     shown.press("d")
     shown.wait_for("!view.solid")
     shown.settle()

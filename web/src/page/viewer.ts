@@ -10,7 +10,7 @@ import { copy, element, setText } from "./dom";
 import { Film } from "./film";
 import { everyFrame } from "./frames";
 import { toggleFullscreen } from "./fullscreen";
-import { formatLink, parseLink, type LinkPlace } from "./link";
+import { formatLink, parseLink, type LinkPlace, type Orbit } from "./link";
 import { layOut } from "./layout";
 import { helpDialog, Notice } from "./overlays";
 import { FIRST_ORBIT, Stage } from "./stage";
@@ -194,14 +194,9 @@ export class Viewer {
     this.changed();
   }
 
-  async toggleSolid(orbit = FIRST_ORBIT): Promise<void> {
-    const load = this.options.loadSolid;
-    if (this.stage.orbit !== null) this.stage.showFlat();
-    else if (load === null) this.notice.show("This file was written without the 3-D view");
-    else
-      await this.stage
-        .showSolid(load, orbit)
-        .catch((error: Error) => this.notice.show(`No 3-D view: ${error.message}`));
+  async toggleSolid(): Promise<void> {
+    if (this.stage.orbit === null) return this.showSolid(FIRST_ORBIT);
+    this.stage.showFlat();
     this.changed();
   }
 
@@ -232,6 +227,15 @@ export class Viewer {
     this.notice.show(copied ? "Link to this moment copied" : "The address bar holds the link to this moment");
   }
 
+  private async showSolid(orbit: Orbit): Promise<void> {
+    const load = this.options.loadSolid;
+    if (load === null) return this.notice.show("This file was written without the 3-D view");
+    await this.stage
+      .showSolid(load, orbit)
+      .catch((error: Error) => this.notice.show(`No 3-D view: ${error.message}`));
+    this.changed();
+  }
+
   private newPlayer(match: Match): Player {
     return new Player(match, (goal) => this.announce(goal));
   }
@@ -256,7 +260,7 @@ export class Viewer {
     this.trails = state.trails;
     this.contrast = state.contrast;
     if (state.orbit === null) this.stage.showFlat();
-    else if (this.stage.orbit === null) void this.toggleSolid(state.orbit);
+    else void this.showSolid(state.orbit);
     this.seek(state.seconds);
     if (state.celebrated !== null) this.player.celebrate(state.celebrated);
   }
