@@ -515,11 +515,21 @@ def test_long_names_and_long_times_fit_their_pages(visit: Callable[[str], Tab], 
         for days in (1, 2):  # as far apart as 2.2 days
             later = {"seq": point["seq"] + days, "at_ms": point["at_ms"] + days * 95_040_000}
             connection.execute(insert(rating_points).values(dict(point) | later))
+        evening = 1_699_142_400_000  # 20:00 in New York, of the day before clocks are put back
+        ada = rating_points.c.sha256 == sha_of("ada/one")
+        connection.execute(update(rating_points).where(ada).values(at_ms=evening))
+        (point,) = connection.execute(select(rating_points).where(ada)).mappings()
+        later = {"seq": point["seq"] + 1, "at_ms": evening + 25 * 3_600_000}
+        connection.execute(insert(rating_points).values(dict(point) | later))
     with serving(make_app(store)) as address:
         tab = visit(f"{address}/{long}")
         below = tab.page.locator("section:has(h2:text-is('Rating over time')) .chart text[y='250']")
         labels = below.all_text_contents()
         assert len(labels) == len(set(labels)) >= 2 and all(label.startswith("Nov ") for label in labels), labels
+        clock = tab.page.context.new_cdp_session(tab.page)
+        clock.send("Emulation.setTimezoneOverride", {"timezoneId": "America/New_York"})
+        tab.open(f"{address}/ada/one")
+        assert below.all_text_contents() == ["Nov 5", "12:00"]
         for page in (
             f"/x{long}",
             f"/match?match={match_id(1)}",

@@ -88,33 +88,28 @@ export function valueAxis(
   ]);
 }
 
-const DAY_MS = 86_400_000;
 const MINUTE_MS = 60_000;
-/** Minutes between two labels, within a day and of whole days. */
-const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720];
-const DAYS = [1, 2, 5, 7, 14, 30, 60, 120, 365];
+const DAY = 24 * 60;
+/** Minutes between two labels. */
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, ...[1, 2, 5, 7, 14, 30, 60, 120, 365].map((n) => n * DAY)];
 const clock = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 const localDay = new Intl.DateTimeFormat("en", { month: "short", day: "numeric" });
 const monthDay = new Intl.DateTimeFormat("en", { month: "short", day: "numeric", timeZone: "UTC" });
 
 /** Whole minutes, hours or days of the reader's clock inside a range, at most about `wanted` of them. */
 function moments([low, high]: Range, wanted: number): number[] {
-  const raw = (high - low) / wanted;
-  const midnight = new Date(low).setHours(0, 0, 0, 0);
-  const minutes = STEPS.find((step) => step * MINUTE_MS >= raw);
-  const days = DAYS.find((step) => step * DAY_MS >= raw) ?? Math.ceil(raw / DAY_MS);
-  const [step, found] = [minutes ? minutes * MINUTE_MS : days * DAY_MS, [] as number[]];
-  for (let i = minutes ? Math.ceil((low - midnight) / step) : 0; midnight + i * step <= high + DAY_MS; i++) {
-    // Days are counted by the calendar: where clocks are changed, one has 23 hours or 25.
-    const moment = minutes ? midnight + i * step : new Date(midnight).setDate(new Date(midnight).getDate() + i * days);
-    if (moment >= low && moment <= high) found.push(moment);
-  }
-  return found.length ? found : [low];
+  const raw = (high - low) / wanted / MINUTE_MS;
+  const step = STEPS.find((minutes) => minutes >= raw) ?? Math.ceil(raw / DAY) * DAY;
+  // Counted by clock and calendar: where clocks are changed, a day has 23 hours or 25.
+  const at = (i: number) => new Date(low).setHours(0, i * step, 0, 0);
+  const found = new Set<number>();
+  for (let i = 0; at(i) <= high; i++) if (at(i) >= low) found.add(at(i));
+  return found.size ? [...found] : [low];
 }
 
 /** Labels along the bottom, the outer ones inside the chart. */
 export function timeAxis(area: Area, at: (value: number) => number, range: Range): SVGElement[] {
-  const wanted = Math.max(1, Math.min(6, Math.floor((area.right - area.left) / 130)));
+  const wanted = Math.max(3, Math.min(6, Math.floor((area.right - area.left) / 130)));
   return moments(range, wanted).map((value) => {
     const x = at(value);
     const anchor = x < area.left + 22 ? "start" : x > area.right - 22 ? "end" : "middle";
