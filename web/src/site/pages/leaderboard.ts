@@ -168,7 +168,7 @@ class LeaderboardPage {
     writeParameters({ columns: view === "other" ? view : null });
     this.table = this.newTable();
     this.show();
-    if (view === "rating" || this.masses) return;
+    if (view === "rating") return;
     await this.loadMasses();
     this.show();
   }
