@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
@@ -34,7 +34,7 @@ from palus.hub.accounts import create_account, issue_token
 from palus.hub.commits import File, Message, write_commit
 from palus.hub.limits import Buckets, HubLimits, client_of, show_bytes
 from palus.hub.repos import create_repo
-from palus.hub.server import download_counts, listing, manage
+from palus.hub.server import context, download_counts, listing, manage
 from palus.store import Store, tables
 from palus.store.tables import blobs
 from palus.web import events, exports, worker_api
@@ -501,6 +501,7 @@ def test_lists_of_repositories_are_metered_on_their_own_and_made_a_few_at_a_time
 ) -> None:
     watched = Crowded(repos.list_repos, 0.05)
     monkeypatch.setattr(repos, "list_repos", watched)
+    monkeypatch.setattr(context, "client_of", lambda scope: str(scope["client"]))  # each from an address of its own
     limits = HubLimits(listings_per_s=0.001, listing_burst=10)
     with arena(store, hub_limits=limits) as address, ThreadPoolExecutor(12) as crowd:
         answers = [crowd.submit(ask, address, f"/api/{kind}?full=true") for kind in ("models", "datasets") * 6]
@@ -610,35 +611,37 @@ def test_a_tree_comes_in_pages_that_the_library_follows(store: Store, monkeypatc
     assert [[found.path for found in each] for each in whole[1:]] == [["a", "b", "b-c", "d"], paths[3:6]]
 
 
-def test_nothing_is_made_for_readers_of_trees_who_have_left(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    lists, listed, read = repos.list_repos, threading.Event(), listing.list_files
-    begun, made = threading.Semaphore(0), list[str]()
+def test_who_waits_for_a_list_waits_for_no_other_of_its_address_and_for_nobody_who_has_left(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists, listed, made, came = repos.list_repos, threading.Event(), list[str](), list[str]()
 
-    def wait(*what: Any, **more: Any) -> Any:
-        begun.release()
+    def watched(*what: Any, **wanted: Any) -> Any:
+        made.append(wanted["author"])
         assert listed.wait(PATIENCE_S)
-        return lists(*what, **more)
+        return lists(*what, **wanted)
 
-    def watched(connection: Any, commit: str) -> Any:
-        made.append(commit)
-        return read(connection, commit)
+    def named(scope: Any) -> str:
+        came.append(scope["query_string"].decode()[-5:])
+        return came[-1][:3]
 
-    monkeypatch.setattr(repos, "list_repos", wait)
-    monkeypatch.setattr(listing, "list_files", watched)
-    with store.write() as connection:
-        create_repo(connection, "model", create_account(connection, "ada"), "one", False, HubLimits())
-    tree = "/api/models/ada/one/tree/main"
-    with arena(store) as address, ThreadPoolExecutor(3) as crowd:
-        before = [crowd.submit(ask, address, "/api/models") for _ in range(2)]  # as many as are made at a time
-        for _ in before:
-            assert begun.acquire(timeout=PATIENCE_S)
-        for _ in range(5):
-            say(address, f"GET {tree} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()).close()
-        last = crowd.submit(ask, address, tree)
+    monkeypatch.setattr(repos, "list_repos", watched)
+    monkeypatch.setattr(context, "client_of", named)
+    with arena(store, hub_limits=HubLimits(listings_at_once=1)) as address, ThreadPoolExecutor(4) as crowd:
+
+        def begin(who: str) -> Future[httpx.Response]:
+            answer = crowd.submit(ask, address, f"/api/models?author={who}")
+            until(lambda: who in came)
+            return answer
+
+        answers = [begin(who) for who in ("eve-1", "eve-2", "eve-3")]
+        say(address, b"GET /api/models?author=bob-1 HTTP/1.1\r\nHost: localhost\r\n\r\n").close()
+        until(lambda: "bob-1" in came)
+        answers.append(begin("ann-1"))
         ask(address)  # the server has heard by now who left
         listed.set()
-        assert [answer.result().status_code for answer in (*before, last)] == [200] * 3
-    assert len(made) == 1
+        assert [answer.result().status_code for answer in answers] == [200] * 4
+    assert made == ["eve-1", "ann-1", "eve-2", "eve-3"]
 
 
 def test_downloads_are_counted_together_and_none_is_lost_or_doubled(

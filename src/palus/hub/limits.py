@@ -25,7 +25,7 @@ class HubLimits:
     per repository. requests_per_s, request_burst: of one token, or one address without a token. address_per_s,
     address_burst: of one address, whatever tokens it shows. bad_tokens_per_minute, cards_per_minute: of one
     address. cards_at_once: checked for everybody. listings_per_s, listing_burst: pages of lists of repositories, of
-    one address. listings_at_once: made for everybody, with pages of trees and answers about paths.
+    one address. listings_at_once: made for everybody, with pages of trees and answers about paths, one for an address.
     """
 
     file_bytes: int = 256 * MIB

@@ -33,6 +33,7 @@ class Hub:
         self.store, self.limits, self.incoming = store, limits, Incoming()
         self.downloads = DownloadCounts(store)
         self._listing = asyncio.Semaphore(limits.listings_at_once)  # not in threads, which are everybody's
+        self._listing_for: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._committing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._secret = _shared_secret(store.folder / "upload.key")  # signs upload addresses
         self._requests = Buckets(limits.requests_per_s, limits.request_burst)
@@ -72,10 +73,11 @@ class Hub:
 
     @contextlib.asynccontextmanager
     async def listing(self, request: Request) -> AsyncIterator[None]:
-        """A turn at a list, a tree or an answer about paths. Raises ClientDisconnect where who asked has left before it
-        came: nothing is made for them."""
+        """A turn at a list, a tree or an answer about paths. An address's requests wait for each other, and only one of
+        them for everybody's. Raises ClientDisconnect where who asked has left before it came: nothing is made then."""
         await request.body()  # the end of the connection comes after it
-        async with self._listing:
+        own = self._listing_for.setdefault(client_of(request.scope), asyncio.Lock())
+        async with own, self._listing:
             if await request.is_disconnected():
                 raise ClientDisconnect
             yield
