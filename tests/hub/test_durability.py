@@ -16,10 +16,11 @@ import httpx
 import pytest
 from hub_server import RunningHub, running_hub
 from postgres import postgres_server, postgres_url  # noqa: F401
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from palus.arena.ladder.discovery import sweep_hub
 from palus.arena.ladder.entries import take_in
+from palus.hub import uploads
 from palus.hub.accounts import Account, create_account
 from palus.hub.commits import Message, Put, add_commit, list_files
 from palus.hub.limits import Buckets, HubLimits
@@ -149,6 +150,15 @@ def test_the_sweep_takes_what_nothing_names_and_nothing_else(store: Store, ada: 
         kept = set(connection.execute(select(blobs.c.sha256)).scalars())
     assert {store.blobs.read(sha256) for sha256 in kept} == {shared, striker, goalie, store.blobs.read(replay.sha256)}
     assert files_on_disk(store.blobs.folder) == kept
+
+
+def test_a_sweep_lets_others_write_in_between(store: Store, ada: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "SWEPT_TOGETHER", 2)
+    for number in range(5):
+        upload(store, ada, b"%d" % number)
+    left: list[int] = []
+    event.listen(store.engine, "commit", lambda _: left.append(len(files_on_disk(store.blobs.folder))))
+    assert collect_garbage(store, OLD) == 5 and left == [3, 1, 0]
 
 
 def test_the_database_knows_of_bytes_before_the_folder_shows_them(store: Store, ada: Account) -> None:

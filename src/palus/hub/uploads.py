@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -22,8 +23,10 @@ from palus.store.tables import blob_claims, blobs, commit_files, commits, repos
 
 LEAST_BYTES = 4 * KIB
 """That a file counts for in its account's day, because a disk takes as much for a byte."""
-SWEEP_BLOBS = 200
-"""Orphans per sweep: writers wait while one runs."""
+SWEEP_BLOBS, SWEPT_TOGETHER = 200, 10
+"""Orphans per sweep, and in one transaction of it: writers wait for that, and bytes elsewhere go by a request each."""
+SWEEP_PAUSE_S = 0.15
+"""Between these: SQLite's writers look again whether it is their turn every tenth of a second."""
 
 
 def keep_uploads(store: Store, writers: Sequence[BlobWriter], account_id: int, limits: HubLimits) -> None:
@@ -129,9 +132,20 @@ def collect_garbage(store: Store, older_than_ms: int = DAY_MS) -> int:
     the hub's blobs and are never touched.
     """
     store.blobs.sweep_unfinished(older_than_ms / 1000)
+    gone, before_ms = 0, now_ms() - older_than_ms
+    while gone < SWEEP_BLOBS:
+        some = _sweep(store, before_ms)
+        gone += some
+        if some < SWEPT_TOGETHER:
+            break
+        time.sleep(SWEEP_PAUSE_S)
+    return gone
+
+
+def _sweep(store: Store, before_ms: int) -> int:
     try:
         with store.write() as connection:
-            orphans = _find_orphans(connection, now_ms() - older_than_ms)
+            orphans = _find_orphans(connection, before_ms)
             connection.execute(delete(blobs).where(blobs.c.sha256.in_(orphans)))
             for sha256 in orphans:
                 store.blobs.remove(sha256)
@@ -147,4 +161,4 @@ def _find_orphans(connection: Connection, before_ms: int) -> list[str]:
         ~exists().where(commit_files.c.sha256 == blobs.c.sha256),
         ~exists().where(blob_claims.c.sha256 == blobs.c.sha256, blob_claims.c.created_ms >= before_ms),
     )
-    return list(connection.execute(query.limit(SWEEP_BLOBS).with_for_update(skip_locked=True)).scalars())
+    return list(connection.execute(query.limit(SWEPT_TOGETHER).with_for_update(skip_locked=True)).scalars())
