@@ -81,7 +81,6 @@ def shared(saved: dict[str, Any] | None, root: Path, ranks: Ranks) -> dict[str, 
     paths = sorted(root.glob("*/snapshots/*.npz")) if saved is not None else []
     saved, files = ranks.first((saved, {str(path.relative_to(root)): path.read_bytes() for path in paths}))
     for name, data in files.items() if ranks.rank else ():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
         write_bytes(root / name, data)
     return saved
 
