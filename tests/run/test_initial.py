@@ -160,12 +160,14 @@ def test_what_keeps_inference_from_playing_is_told_of_the_run_and_not_of_its_cop
 def test_inference_plays_a_run_that_nobody_may_write_to(first: Path) -> None:
     home = first / "first" / "SoccerTwos"
     run = load_run(str(first / "first" / "configuration.yaml")).changed(checkpoint_settings={"inference": True})
+    (home / "link").symlink_to("a file that is gone")
     home.chmod(0o500)
     try:
         with closing(Run(run, resume=True, log=lambda level, text: None)) as parts:
             assert (parts.folder.root / "SoccerTwos").stat().st_mode & 0o200
     finally:
         home.chmod(0o700)
+        (home / "link").unlink()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

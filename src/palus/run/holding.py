@@ -64,7 +64,9 @@ def _copy_played(folder: RunFolder, to: Path) -> None:
     with folder.held():
         folder.refuse_nothing()
         try:
-            shutil.copytree(folder.root, to, ignore=curves, copy_function=shutil.copyfile)
+            shutil.copytree(
+                folder.root, to, ignore=curves, copy_function=shutil.copyfile, ignore_dangling_symlinks=True
+            )
             for own in (to, *to.rglob("*/")):
                 own.chmod(0o700)
         except (OSError, shutil.Error) as error:
