@@ -343,6 +343,12 @@ def test_what_a_run_prints_is_followed_by_whole_lines_from_now_on(tmp_path: Path
     assert early.lines() == ["of yesterday", "one", "two", "three"]
 
 
+def test_a_log_that_cannot_be_opened_has_no_lines(tmp_path: Path) -> None:
+    """Its run ends, and says why; the others train on."""
+    tails = Tail(tmp_path), Tail(tmp_path / "not yet")
+    assert [tail.lines() for tail in tails] == [[], []]
+
+
 def test_a_run_whose_only_checkpoint_is_out_of_reach_ends_as_one_that_died(tmp_path: Path) -> None:
     plan = plan_of(write_file(tmp_path), storage=str(tmp_path / "far"))
     files = {"DuelToy/checkpoint.pt": "0" * 64}

@@ -73,11 +73,12 @@ class Tail:
 
     def lines(self) -> list[str]:
         """The whole lines since the last call."""
-        if not self._log.exists():
+        try:
+            with self._log.open("rb") as file:
+                file.seek(self._at)
+                data = file.read()
+        except OSError:  # not there yet; or not to be opened, of which its run ends and says so
             return []
-        with self._log.open("rb") as file:
-            file.seek(self._at)
-            data = file.read()
         whole = data[: data.rfind(b"\n") + 1]
         self._at += len(whole)
         return whole.decode("utf-8", errors="replace").splitlines()
