@@ -25,6 +25,8 @@ from palus.envs.recording import Recording
 from palus.errors import ArenaError
 from palus.store import Store, open_store
 from palus.web import static_site
+from palus.web.api import performance
+from palus.web.api.leaderboard import RecentMatches
 from palus.web.app import make_app
 from palus.web.static_site import export_site
 
@@ -146,14 +148,24 @@ def test_an_export_leads_to_what_it_holds(
     store: Store, tmp_path: Path, browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(static_site, "COMPARED", 2)
+    monkeypatch.setattr(static_site, "recent_matches", lambda view, env: RecentMatches(env=env, matches=[]))
+    monkeypatch.setattr(performance, "RECENT", 0)
     export_site(store, tmp_path / "public")
-    folder, comparisons = tmp_path / "public", set()
+    folder, comparisons, matches = tmp_path / "public", set(), set()
     with serving_files(folder) as address:
         tab = Tab(browser, f"{address}/compare.html")
         assert tab.page.get_by_label("First").locator("option").count() == 2
-        for page in ("matrix.html", "model.html?repo=bob/two", "analytics.html?team=bob/two", "status.html"):
+        for page in (
+            "compare.html",
+            "matrix.html",
+            "model.html?repo=bob/two",
+            "analytics.html?team=bob/two",
+            "status.html",
+        ):
             tab.open(f"{address}/{page}")
             tab.page.wait_for_selector("body:not(:has([aria-busy]))")
+            for link in tab.page.locator("main a[href^='match.html?']").all():
+                matches.add(parse_qs(urlsplit(link.get_attribute("href")).query)["match"][0])
             for link in tab.page.locator("main a[href^='compare.html?']").all():
                 asked = parse_qs(urlsplit(link.get_attribute("href")).query)
                 if "a" in asked:
@@ -162,7 +174,8 @@ def test_an_export_leads_to_what_it_holds(
             assert "palus pull" not in text and "palus worker" not in text
         assert tab.complaints == []
         tab.page.close()
-    assert comparisons
+    assert comparisons and len(matches) == 4
+    assert matches == {path.stem for path in (folder / "data" / "matches").glob("*.json")}
     for names in comparisons:
         assert (folder / f"data/compare/{ENV}/{names}.json").is_file(), names
 

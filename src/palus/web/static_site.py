@@ -3,8 +3,8 @@
     index.html match.html ... static/      the pages, told by meta tags to read data/ instead of the interface, and whom
                                            they can compare
     data/leaderboard/{env}.json ...        what /api/arena/... answered at the moment of the export
-    data/matches/{id}.json {id}.match      the matches that pages link to, newest first up to a limit; videos, too, are
-                                           called .match
+    data/matches/{id}.json {id}.match      the matches that pages link to, up to a limit: those of boards and models,
+                                           then those in other tables, newest first; videos, too, are called .match
     data/downloads/{env}/...               CSV, Parquet and JSON
     offline.html offline/{id}.html         the boards and the newest replays, each a page that opens from disk
 
@@ -24,8 +24,6 @@ from itertools import product
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
-from sqlalchemy import select
-
 from palus.arena.ladder.log import read_match
 from palus.arena.ladder.match_files import read_replay
 from palus.arena.ladder.settings import ArenaSettings
@@ -33,7 +31,6 @@ from palus.arena.referee.games import game_of
 from palus.errors import ArenaError, HubError, StorageError
 from palus.hub.repos import read_file
 from palus.store import Store
-from palus.store.tables import matches
 from palus.web.api.analytics import analytics, team_results
 from palus.web.api.compare import compare
 from palus.web.api.leaderboard import board_order, environments, leaderboard, recent_matches
@@ -111,6 +108,7 @@ class _Export:
     def __init__(self, view: View, folder: Path, max_matches: int) -> None:
         self._view, self._folder, self._max_matches = view, folder, max_matches
         self._store = view.store
+        self._listed: dict[str, int] = {}  # matches in tables of teams and comparisons, and when they were played
 
     def write(self) -> Summary:
         """Everything but the pages themselves."""
@@ -124,10 +122,9 @@ class _Export:
             self._write_env(env)
         self._name_compared(envs)
         models = [self._write_model(repo) for repo in view.roster.entries_of]
-        linked = set(self._linked_matches(envs, models))
-        with self._store.read() as connection:
-            found = connection.execute(select(matches.c.seq, matches.c.id).where(matches.c.id.in_(linked))).all()
-        chosen = [row.id for row in sorted(found, reverse=True)][: self._max_matches]
+        first = dict(self._linked_matches(envs, models))
+        linked = self._listed | first
+        chosen = sorted(linked, key=lambda match: (match in first, linked[match]), reverse=True)[: self._max_matches]
         pages = [self._write_match(match_id) for match_id in chosen]
         self._write_offline(envs, pages)
         files = [path for path in self._folder.rglob("*") if path.is_file()]
@@ -149,9 +146,11 @@ class _Export:
         for name, build in BOARDS.items():
             self._write(f"{name}/{env}", build(view, env))
         for team in (line.team for line in analytics(view, env).teams):
-            self._write(f"analytics/{env}/{team}", team_results(view, env, team))
+            self._write(f"analytics/{env}/{team}", results := team_results(view, env, team))
+            self._listed |= {game.match: game.at_ms for game in results.games} if results else {}
         for a, b in product(self._strongest(env), repeat=2):
-            self._write(f"compare/{env}/{a}/{b}", compare(view, env, a, b))
+            self._write(f"compare/{env}/{a}/{b}", comparison := compare(view, env, a, b))
+            self._listed |= {line.id: line.at_ms for line in comparison.matches} if comparison else {}
         for name in TABLES:
             write_table(view, env, name, self._path(f"data/downloads/{env}/{name}"))
 
@@ -186,13 +185,14 @@ class _Export:
         self._path(name).write_bytes(data)
         return f'src="{name}"'
 
-    def _linked_matches(self, envs: list[str], models: Iterable[ModelPage]) -> Iterator[str]:
+    def _linked_matches(self, envs: list[str], models: Iterable[ModelPage]) -> Iterator[tuple[str, int]]:
+        """Matches of the boards and of models' pages, and when they were played."""
         for env in envs:
-            yield from (match.id for match in recent_matches(self._view, env).matches)
+            yield from ((match.id, match.at_ms) for match in recent_matches(self._view, env).matches)
         for model in models:
             for performance in model.performance:
                 for lines in (performance.recent, performance.best_wins, performance.worst_losses):
-                    yield from (line.id for line in lines)
+                    yield from ((line.id, line.at_ms) for line in lines)
 
     def _write_match(self, match_id: str) -> MatchPage:
         page = match_page(self._view, match_id)
