@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -280,7 +281,7 @@ def test_a_run_is_watched_while_it_trains_and_afterwards(browser: Any, tmp_path:
 
 
 @needs_browser
-def test_the_next_match_takes_the_place_of_the_one_before(client: TestClient, browser: Any) -> None:
+def test_the_next_match_takes_the_place_of_the_one_before(client: TestClient, browser: Any, tmp_path: Path) -> None:
     with serving(client.app) as address, tabs(browser) as open_tab:  # type: ignore[arg-type]
         tab = open_tab(address)
         page, button = tab.page, tab.page.get_by_role("button", name="Watch now")
@@ -298,6 +299,12 @@ def test_the_next_match_takes_the_place_of_the_one_before(client: TestClient, br
         page.evaluate("document.activeElement.blur()")
         page.keyboard.press("?")  # a help that is on the page no more cannot be opened
         assert page.get_by_role("dialog").is_visible()
+        page.keyboard.press("Escape")
+        button.focus()
+        snapshots = tmp_path / "a" / "mine" / "SoccerTwos" / "snapshots"
+        shutil.copy(snapshots / "snapshot-00004.npz", snapshots / "snapshot-00005.npz")
+        page.wait_for_selector("option[value='snapshot-5']", state="attached")  # the next look
+        assert page.evaluate("document.activeElement.textContent") == "Watch now"
         assert tab.complaints == []
 
 

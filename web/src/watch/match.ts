@@ -40,12 +40,12 @@ export class MatchBox {
     if (run.no_match !== null) return this.bar.replaceChildren(placeholder("Nothing to watch", [run.no_match]));
     if (!run.opponents.some(({ word }) => word === this.against)) this.against = "itself";
     const options = run.opponents.map(({ word, label }) => [word, label] as const);
-    const hadFocus = this.bar.contains(document.activeElement);
+    const focused = [...this.bar.querySelectorAll("select, button")].findIndex((one) => one === document.activeElement);
     const list = select(options, this.against, (value) => (this.against = value));
     const button = element("button", { class: "button primary", type: "button" }, "Watch now");
     button.addEventListener("click", () => void this.play(run.number, button));
     this.bar.replaceChildren(field("Against", list), button);
-    if (hadFocus) list.focus();
+    [list, button][focused]?.focus({ preventScroll: true });
   }
 
   private async play(run: number, button: HTMLButtonElement): Promise<void> {
