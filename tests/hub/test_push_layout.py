@@ -180,6 +180,10 @@ def test_training_on_leaves_a_card_alone_that_a_person_wrote(tmp_path: Path) -> 
     refresh_card(run)
     assert (run / "README.md").read_text() == "my words"
     (run / "README.md").unlink()
+    (run / "README.md").mkdir()
+    refresh_card(run)
+    assert [*(run / "README.md").iterdir()] == []
+    (run / "README.md").rmdir()
     refresh_card(run)
     card = (run / "README.md").read_text()
     assert "palus match . goalie-striker" in card and "palus pull" not in card

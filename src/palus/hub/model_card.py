@@ -112,7 +112,12 @@ def refresh_card(folder: Path) -> None:
     facts = json.loads((folder / "bundle.json").read_text("utf-8"))
     provenance = Provenance(**{part.name: facts[part.name] for part in fields(Provenance)})
     readme = folder / "README.md"
-    ours = not readme.exists() or is_written_by_us(readme.read_text("utf-8", errors="replace"))
+    try:
+        ours = is_written_by_us(readme.read_text("utf-8", errors="replace"))
+    except FileNotFoundError:
+        ours = True
+    except OSError:  # a folder of that name, or a file that others may not read
+        ours = False
     game = arena_games().get(provenance.env_id)
     if ours and game is not None and not game.filmed:
         gaps = {behavior: gaps_of(folder / file) for file, behavior in game.files.items()}
