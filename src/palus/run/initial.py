@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from palus.config.trainer import Behavior
 from palus.envs import GameSource
 from palus.errors import CheckpointError, ModelError, PalusError
 from palus.learn.learner import Learner
-from palus.learn.ranks import ALONE
+from palus.learn.ranks import ALONE, Ranks
 from palus.nn.matmul import MatmulPath
 from palus.nn.place import CPU
 from palus.run.computing import Computing
@@ -22,6 +23,9 @@ from palus.run.mlagents_optimizer import MISFITS, optimizer_state
 from palus.run.mlagents_signals import signal_states
 from palus.run.trainee import Trainee
 from palus.trust import Trust
+
+SEEDS = 2**30
+"""Seeds that are drawn are below it: executable i is sent seed + i as a number of 32 bits with a sign."""
 
 
 def with_initial_paths(run: RunFile) -> RunFile:
@@ -175,3 +179,15 @@ def unfit_learners(run: RunFile, trust: Trust, fresh: bool) -> Iterator[str]:
             initialize([trainee], None, warn=lambda told: None)
         except CheckpointError as error:
             yield f"behaviors.{trainee.name}.init_path {error}"
+
+
+def with_seed(run: RunFile, root: Path, ranks: Ranks, resume: bool) -> RunFile:
+    """The run with one seed for its games, draws and networks: its own, else the one it was begun with, else one that
+    rank 0 draws. root: the run's folder. Raises CheckpointError where a run that goes on cannot be read."""
+    seed = run.env_settings.seed
+    if seed < 0 and ranks.rank == 0:
+        kept = list[Path]()
+        if resume and run.talks:  # others are started after the checkpoint is read, which may be large
+            kept = [path for path in sorted(root.glob("*/checkpoint.pt")) if not is_ml_agents(path)]
+        seed = int(read_checkpoint(kept[0])["seed"]) if kept else secrets.randbelow(SEEDS)
+    return run.changed(env_settings={"seed": ranks.first(seed)})

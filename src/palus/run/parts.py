@@ -6,7 +6,6 @@ What they do with each other is `palus.train`, which is to be read first.
 from __future__ import annotations
 
 import math
-import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -33,10 +32,10 @@ from palus.rollout.rollout import FROZEN
 from palus.run.alike import begin_alike, came_apart, not_shared, shared
 from palus.run.baselines import Baselines
 from palus.run.computing import Computing
-from palus.run.folder import RunFolder, read_checkpoint
+from palus.run.folder import RunFolder
 from palus.run.guests import Guests
 from palus.run.holding import Held, holding
-from palus.run.initial import another_trainer, initialize, with_initial_paths
+from palus.run.initial import another_trainer, initialize, with_initial_paths, with_seed
 from palus.run.learners import LearnerMaker, contender_of, populations_of
 from palus.run.lessons import Lessons
 from palus.run.members import find_guests
@@ -51,8 +50,6 @@ from palus.types import BehaviorSpec, GameSpec
 from palus.unity.news import game_of, joined
 
 _GAME = TypeAdapter(GameSpec)
-SEEDS = 2**30
-"""Seeds that are drawn are below it: executable i is sent seed + i as a number of 32 bits with a sign."""
 LEFT_ALONE = 9
 """Times as long as it was waited for in vain a league's storage is left alone: a tenth of a run goes into waiting."""
 
@@ -85,7 +82,7 @@ class Parts:
         log = log if ranks.rank == 0 else lambda level, text: None
         with ExitStack() as kept:
             held = kept.enter_context(holding(run, ranks, resume=resume, force=force, alone=alone))
-            run = _with_seed(run, held.root, ranks, resume)  # before the source, which may start games with it
+            run = with_seed(run, held.root, ranks, resume)  # before the source, which may start games with it
             self.source = make_source(run, trust, Terminal(stderr=True).print if log is None else partial(log, "INFO"))
             try:
                 self._wire(run, held, resume, force, trust, log)
@@ -488,15 +485,3 @@ class Parts:
         """End all games and their processes, and let others into the folder."""
         with self._kept:
             self.collector.close()
-
-
-def _with_seed(run: RunFile, root: Path, ranks: Ranks, resume: bool) -> RunFile:
-    """The run with one seed for its games, draws and networks: its own, else the one it was begun with, else one that
-    rank 0 draws. root: the run's folder. Raises CheckpointError where a run that goes on cannot be read."""
-    seed = run.env_settings.seed
-    if seed < 0 and ranks.rank == 0:
-        kept = list[Path]()
-        if resume and run.talks:  # others are started after the checkpoint is read, which may be large
-            kept = [path for path in sorted(root.glob("*/checkpoint.pt")) if not is_ml_agents(path)]
-        seed = int(read_checkpoint(kept[0])["seed"]) if kept else secrets.randbelow(SEEDS)
-    return run.changed(env_settings={"seed": ranks.first(seed)})
