@@ -336,7 +336,7 @@ def _decided(
         alone = kept.enter_context(folder.held()) if ranks.rank == 0 and (if_there or brings) else None
         if brings and (brought := bring_home(folder.root, ranks)) and ranks.rank == 0:
             stderr.print(escape(brought))
-        there = (resume or if_there) and any(folder.root.glob("*/checkpoint.pt"))
+        there = if_there and any(folder.root.glob("*/checkpoint.pt"))
         resume, force = ranks.first((resume or there, force or (if_there and not there)))
         if run.checkpoint_settings.inference:
             kept.close()

@@ -120,9 +120,8 @@ def make_listing_router(hub: Hub, kind: repos.Kind) -> APIRouter:
     @router.post("/{owner}/{name}/paths-info/{revision}")
     async def paths_info(request: Request, owner: str, name: str, revision: str) -> Response:
         """The files and folders among `paths` (a form, or JSON) that exist."""
-        body = await request.body()
-        async with hub.listing(request):
-            return await run_in_threadpool(look_up, request, f"{owner}/{name}", revision, body)
+        async with hub.listing(request):  # which has waited for the body
+            return await run_in_threadpool(look_up, request, f"{owner}/{name}", revision, await request.body())
 
     @router.get("/{owner}/{name}/commits/{revision}")
     def commits(request: Request, response: Response, owner: str, name: str, revision: str, p: Page = 0) -> list[Json]:
