@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -253,9 +254,9 @@ def treacherous() -> Model:
     )
 
 
-def fragile(most: float, **options: object) -> Model:
+def fragile(most: float, **options: Any) -> Model:
     """Breaks its process where what an agent sees adds up to more than this, by a shape that it computes from it."""
-    model = stock(**options)  # type: ignore[arg-type]
+    model = stock(**options)
     for name, value in (("most", np.float32([most])), ("width", np.array([336])), ("any", np.array([-1]))):
         weight(model, value, name)
     return before_branches(

@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -186,7 +186,8 @@ def brought(*roots: Path) -> list[str | None]:
     """What `bring_home` says to two ranks with these folders."""
     said, meeting = [None, None], threading.Barrier(2)
     with ThreadPoolExecutor(2) as threads:
-        told = [threads.submit(bring_home, root, Two(rank, said, meeting)) for rank, root in enumerate(roots)]  # type: ignore[arg-type]
+        ranks = [cast(Ranks, Two(rank, said, meeting)) for rank in range(2)]
+        told = [threads.submit(bring_home, root, own) for root, own in zip(roots, ranks, strict=True)]
         return [one.result() for one in told]
 
 
