@@ -297,15 +297,16 @@ def test_a_sign_of_life_comes_every_ten_seconds_and_tells_the_speed_since_the_on
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange, found = Exchange(Berth(str(tmp_path), "ada")), []
-    for now, step in ((100.0, 50), (104.0, 1000), (110.0, 1050)):
+    for now, step, state in ((100.0, 50, "training"), (104.0, 1000, "training"), (110.0, 1050, "training"),
+                             (111.0, 1050, "stopped")):  # fmt: skip
         clock = SimpleNamespace(monotonic=lambda now=now: now, time=time.time)
         monkeypatch.setattr("palus.league.exchange.time", clock)
-        exchange.greet({0: step})
+        exchange.greet({0: step}, state)
         wait(exchange._greeting)
         line = seen(exchange.depot, "ada")
         assert line is not None
         found.append((line.steps["0"], line.speed))
-    assert found == [(50, None), (50, None), (1050, 100.0)]
+    assert found == [(50, None), (50, None), (1050, 100.0), (1050, 100.0)]
 
 
 def test_a_storage_that_never_answers_is_waited_for_a_tenth_of_the_time(

@@ -82,6 +82,7 @@ class Exchange:
         self._met = 0  # visitors so far
         self._greeter, self._greeting = DaemonThreads("palus-greeting"), list[Future[None]]()
         self._greeted, self._greeted_steps = -GREETING_S, 0
+        self._speed: float | None = None
 
     # -- what is told ---------------------------------------------------------------------------------------------
 
@@ -205,10 +206,11 @@ class Exchange:
             wait(self._greeting, FAREWELL_S)
         if not all(greeting.done() for greeting in self._greeting):
             return
-        speed = (total - self._greeted_steps) / (now - self._greeted) if self._greeted_steps else None
+        if self._greeted_steps and (state == "training" or self._speed is None):  # the end of a run is no speed
+            self._speed = (total - self._greeted_steps) / (now - self._greeted)
         self._greeted, self._greeted_steps = now, total
         line = {
-            "time": time.time(), "steps": {str(p): s for p, s in steps.items()}, "speed": speed, "state": state,
+            "time": time.time(), "steps": {str(p): s for p, s in steps.items()}, "speed": self._speed, "state": state,
             "host": socket.gethostname(), "pid": os.getpid(),
         }  # fmt: skip
         self._greeting = [self._greeter.submit(self.depot.replace, f"{home(self.run)}/{SEEN}", encoded([line]))]
