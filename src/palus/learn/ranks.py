@@ -7,7 +7,9 @@ gradients is pickled: ranks trust each other and their network, as torchrun itse
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PATIENCE_S = 1800.0
 """How long a rank waits for the others. Who dies is noticed at once; others may compile, save, or play baselines."""
+GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
+"""The environment variable by which gloo is told the network interface it listens on. Left alone it listens where the
+machine's own name leads to, which on Debian and Ubuntu is the machine itself (127.0.1.1)."""
 
 
 class Ranks:
@@ -46,18 +51,39 @@ class Ranks:
         if size == 1 or "TORCHELASTIC_RUN_ID" not in environment:
             return ALONE
         ranks = cls(int(environment["RANK"]), size, int(environment.get("LOCAL_WORLD_SIZE", "1")))
-        ranks._exchange(ranks._join)
+        ranks._exchange(lambda: ranks._join(environment))
         return ranks
 
-    def _join(self) -> None:
+    def _join(self, environment: Mapping[str, str]) -> None:
         import torch.distributed as dist
         from torch.distributed.distributed_c10d import PrefixStore
         from torch.distributed.rendezvous import rendezvous
 
         patience = timedelta(seconds=PATIENCE_S)
         store = next(rendezvous("env://", self.rank, self.size, timeout=patience))[0]
+        if self.size > self.local_size and GLOO_INTERFACE not in environment:
+            found = _interface(self._own_address(store, environment["MASTER_ADDR"], patience))
+            os.environ.update({GLOO_INTERFACE: found} if found else {})
         meeting = PrefixStore(self._meet(store, time.monotonic() + PATIENCE_S), store)
         dist.init_process_group("gloo", store=meeting, rank=self.rank, world_size=self.size, timeout=patience)
+
+    def _own_address(self, store: Store, meeting_place: str, patience: timedelta) -> str:
+        """That of this machine on the network where the ranks meet; "" where all of them meet on loopback.
+
+        meeting_place: torchrun's, a name or an address. On the machine that is meant by it, it may lead to loopback;
+        ranks on other machines tell those there which address they found it at.
+        """
+        family, kind, protocol, _, place = socket.getaddrinfo(meeting_place, 1, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as road:  # nothing is sent
+            road.connect(place)
+            own, there = (str(end[0]).partition("%")[0] for end in (road.getsockname(), road.getpeername()))
+        here = ipaddress.ip_address(own).is_loopback
+        store.set(f"address/{self.rank}", "" if here else there)
+        if not here:
+            return own
+        told = [f"address/{rank}" for rank in range(self.size)]
+        store.wait(told, patience)
+        return max(str(store.get(rank), "utf-8") for rank in told)
 
     def _meet(self, store: Store, deadline: float) -> str:
         """A word that only those have agreed on who are alive now.
@@ -141,6 +167,16 @@ class Ranks:
             import torch.distributed as dist
 
             dist.destroy_process_group()
+
+
+def _interface(address: str) -> str | None:
+    """The name of the network interface that has an address; None: none has, as where addresses are translated."""
+    import psutil
+
+    for name, ends in psutil.net_if_addrs().items():
+        if any(end.address.partition("%")[0] == address for end in ends):
+            return str(name)
+    return None
 
 
 ALONE = Ranks()
