@@ -353,7 +353,10 @@ def test_a_large_field_is_rated_without_its_intervals_which_follow_hourly_to_the
         assert third[repo]["half_width"] == pytest.approx(dense["half_width"], rel=0.1)
 
 
-def test_a_ledger_that_begins_with_the_sums_knows_what_the_log_says(tmp_path: Path) -> None:
+def test_a_ledger_that_begins_with_the_sums_knows_what_the_log_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palus.arena.ladder.field_picture.ROWS_AT_ONCE", 4)  # of six
     records = season(FOUR, units=5, seed=1)
     store = make_store(tmp_path, list(FOUR), records[:40])
     from_log, from_sums = Ledger(ENV, 1), Ledger(ENV, 1)

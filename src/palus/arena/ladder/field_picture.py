@@ -26,6 +26,8 @@ RECENT_UNITS = 1000
 """Of which the workers' time is shared out."""
 SHARE = 2.0
 """Times its even share that an owner may take before others go first. Information decides within that."""
+ROWS_AT_ONCE = 5000
+"""Read of the sums: psycopg lets no other thread work while it makes rows, of a million for two seconds."""
 _NOBODY = np.empty(0, np.int64)
 SLOWEST = 10.0
 """What the slowest model that is let in adds to the cost of a unit; the game itself costs 1."""
@@ -106,11 +108,15 @@ class Ledger:
         """With the sums, so that no start reads the whole log."""
         self.upto_seq = connection.scalar(select(intake.c.upto_seq).where(intake.c.env == self.env)) or 0
         columns = [pair_sums.c[name] for name in ("season", "low", "high", "counts")]
-        rows = connection.execute(select(*columns).where(pair_sums.c.env == self.env)).all()
-        units = np.frombuffer(b"".join(row.counts for row in rows), "<i4").reshape(len(rows), 16).sum(axis=1)
-        number, season = self.numbers.setdefault, np.array([row.season for row in rows], np.int64)
-        first = np.array([number(row.low, len(self.numbers)) for row in rows], np.int64)
-        second = np.array([number(row.high, len(self.numbers)) for row in rows], np.int64)
+        sums = select(*columns).where(pair_sums.c.env == self.env).execution_options(yield_per=ROWS_AT_ONCE)
+        numbers, met, counts = self.numbers, list[tuple[int, int, int]](), [_NOBODY]
+        for rows in connection.execute(sums).partitions():
+            for row in rows:
+                low, high = (numbers.setdefault(sha256, len(numbers)) for sha256 in (row.low, row.high))
+                met.append((row.season, low, high))
+            counts.append(np.frombuffer(b"".join(row.counts for row in rows), "<i4").reshape(-1, 16).sum(axis=1))
+        season, first, second = np.array(met, np.int64).reshape(-1, 3).T
+        units = np.concatenate(counts)
         played = np.where(season > 0, units, 0)
         both = np.bincount(first, played, len(self.numbers)) + np.bincount(second, played, len(self.numbers))
         self.units.update(dict(zip(self.numbers, both.astype(np.int64).tolist(), strict=True)))

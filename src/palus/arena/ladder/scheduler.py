@@ -10,7 +10,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -23,7 +23,7 @@ from palus.arena.ladder.discovery import Sweep
 from palus.arena.ladder.field_picture import Beliefs, Ledger, read_beliefs, take_picture
 from palus.arena.ladder.inbox import REPORTS_PER_TRANSACTION, link
 from palus.arena.ladder.log import check_head
-from palus.arena.ladder.matchmaking import choose, draw_round
+from palus.arena.ladder.matchmaking import Picture, choose, draw_round
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import ALIVE_MS, games_of
@@ -190,14 +190,9 @@ class Scheduler:
             if ready >= REFILL_BELOW * hands:
                 return
             waiting = [_order_of(payload) for payload in queue.open_payloads(connection, "pair", env)]
-            ledger.read(connection)
-            per_owner, before = self._settings.repos_per_owner, self._lineups[env]
-            lineup = self._lineups[env] = entries.read_lineup(connection, env, repos_per_owner=per_owner, before=before)
             given_up = [Unit.from_payload(payload) for payload, _ in queue.failed_jobs(connection, "pair")]
-            beliefs = self._beliefs[env] = read_beliefs(connection, env, self._beliefs[env])
-        entrants = [lineup.ranked[sha256] for sha256 in sorted(lineup.ranked)]
-        lost = [order for order in given_up if order.env == env]
-        picture = take_picture(entrants, lineup.credited, ledger, waiting, lost, beliefs, self._settings)
+            lost = [order for order in given_up if order.env == env]
+            entrants, picture = self._look(connection, ledger, waiting, lost)
         pairings = choose(picture, min(REFILL_TO * hands - ready, REFILL_AT_ONCE), self._settings, self._rng)
         if not pairings:
             return
@@ -230,8 +225,20 @@ class Scheduler:
     def _begun(self, env: str) -> Ledger:
         ledger = Ledger(env, self._settings.season)
         with self._store.read() as connection:
-            ledger.read(connection)
+            self._look(connection, ledger, [], [])  # the first look takes longest
         return ledger
+
+    def _look(
+        self, connection: Connection, ledger: Ledger, waiting: Sequence[Unit], lost: Sequence[Unit]
+    ) -> tuple[list[Entity], Picture]:
+        """The entrants of the ledger's env and the field as it is now. lost: units that nobody could play."""
+        env, per_owner = ledger.env, self._settings.repos_per_owner
+        ledger.read(connection)
+        lineup = entries.read_lineup(connection, env, repos_per_owner=per_owner, before=self._lineups[env])
+        beliefs = read_beliefs(connection, env, self._beliefs[env])
+        self._lineups[env], self._beliefs[env] = lineup, beliefs
+        entrants = [lineup.ranked[sha256] for sha256 in sorted(lineup.ranked)]
+        return entrants, take_picture(entrants, lineup.credited, ledger, waiting, lost, beliefs, self._settings)
 
     def _draw_round(self, env: str) -> None:
         """The next round, when its time has come and the one before is played to the end."""
