@@ -2,13 +2,13 @@
 
     python benchmarks/arena_scale.py --database postgresql+psycopg://... --matches 1000000
 
-The database must be empty, or filled by this recipe before (`--filled`). PostgreSQL itself makes its rows up:
-strengths with a standard deviation of 200 points, nine of ten opponents among the hundred of nearest strength, mirrored
-pairs, rows as long as a worker's. Hashes of the chain and actions are made up, too, so that nothing is measured of
-play. Measured are the sums of the log and its history, a refit and the hourly intervals, 4,000 pairings, the passes of
-a scheduler while another process rates, a web process that has just been started, and at last `palus recompute`: the
-bytes must be the same. Times are wall seconds, and the measured process's own CPU seconds where other programs run
-beside it. Writes results/arena-scale.json.
+The database must be empty, or filled (`--filled`) and added up (`--added-up`) by this recipe before. PostgreSQL itself
+makes its rows up: strengths with a standard deviation of 200 points, nine of ten opponents among the hundred of nearest
+strength, mirrored pairs, rows as long as a worker's. Hashes of the chain and actions are made up, too, so that nothing
+is measured of play. Measured are the sums of the log and its history, a refit and the hourly intervals, 4,000 pairings,
+the passes of a scheduler while another process rates, a web process that has just been started, and at last `palus
+recompute`: the bytes must be the same. Times are wall seconds, and the measured process's own CPU seconds where other
+programs run beside it. Writes results/arena-scale.json.
 """
 
 from __future__ import annotations
@@ -297,6 +297,7 @@ def main() -> None:
     parser.add_argument("--matches", type=int, default=1_000_000)
     parser.add_argument("--filled", action="store_true", help="this recipe has filled the database before")
     parser.add_argument("--once", action="store_true", help="without recompute, which takes as long as adding up")
+    parser.add_argument("--added-up", action="store_true", help="filled, and added up too: only what reads the sums")
     parser.add_argument("--out", type=Path, default=RESULTS / "arena-scale.json")
     arguments = parser.parse_args()
     session = Session("arena-scale", {"models": MODELS, "matches": arguments.matches})
@@ -304,12 +305,12 @@ def main() -> None:
         store = open_store(Path(folder), arguments.database)
         settings = ArenaSettings(target_half_width=1.0)
         write_text(store.folder / SETTINGS_FILE, settings.to_json())
-        if arguments.filled:
+        if arguments.filled or arguments.added_up:
             with store.write() as connection:
                 count = connection.scalar(text("SELECT count(*) FROM matches WHERE worker = 'local-scale'"))
                 if count != arguments.matches:
                     sys.exit(f"this recipe filled the database with {count:,} matches; give --matches {count}")
-                for derived in DERIVED:
+                for derived in () if arguments.added_up else DERIVED:
                     connection.execute(delete(derived))
                 connection.execute(delete(jobs))
         else:
@@ -318,12 +319,12 @@ def main() -> None:
             print(f"filled in {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
         with store.read() as connection:
             shown = {name: connection.scalar(text(f"SHOW {name}")) for name in ("server_version", "shared_buffers")}
-        figures = measure_ratings(store, settings)
-        before = digest(store)
+        figures = {} if arguments.added_up else measure_ratings(store, settings)
+        before = "" if arguments.added_up else digest(store)
         figures |= measure_pairings(store, settings)
         figures |= measure_scheduler(store, arguments.database, settings)
         figures |= measure_web(store, arguments.database)
-        if not arguments.once:
+        if not (arguments.once or arguments.added_up):
             print(markdown(session.report(figures=figures, postgresql=shown)), flush=True)  # what comes next takes long
             figures |= measure_recompute(store, settings, before)
         store.close()
