@@ -147,6 +147,31 @@ def test_a_worker_whose_database_goes_away_says_so(worker: Make, at_once: Callab
     own.storage.record_heartbeat(1)  # its thread lives on
 
 
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_worker_whose_trial_was_given_to_another_one_says_so_and_goes_on(
+    worker: Make, at_once: Callable[[Reward], None], interrupted: bool
+) -> None:
+    """As after a laptop was asleep: the trial is over for the study, and a new one stands for it."""
+    own, said = worker(plan(), 1), list[str]()
+    own.tell = said.append
+
+    def asleep(run: RunFile, share: float) -> float:
+        if number_of(run) == 0 and share == 0.5:
+            [trial] = own.study.get_trials()
+            own.storage.set_trial_state_values(trial._trial_id, state=TrialState.FAIL)
+            give_away = own.storage.get_heartbeat_stale_trial_callback()
+            assert give_away is not None
+            give_away(own.study, trial)
+        return share
+
+    at_once(asleep)
+    own.stopped = lambda: interrupted and len(own.study.trials) > 1
+    assert own.work() is not interrupted
+    assert "This machine was silent for so long that its trial was given to another worker." in said
+    states = [trial.state.name for trial in own.study.trials]
+    assert states == (["FAIL", "WAITING"] if interrupted else ["FAIL", "COMPLETE"])
+
+
 @pytest.mark.slow
 def test_two_workers_share_a_study_and_one_that_is_killed_is_missed(tmp_path: Path) -> None:
     """The commands as typed. The killed one's trial is done by the other, and the number that learns is found."""

@@ -220,7 +220,9 @@ class Worker:
                         time.sleep(POLL_S)
                     else:
                         return True
-            except optuna.exceptions.UpdateFinishedTrialError:
+            except ValueError as error:
+                if not str(error).startswith("Cannot tell a "):  # Optuna's, of a trial that is over for the study
+                    raise
                 self.tell("This machine was silent for so long that its trial was given to another worker.")
             except (SQLAlchemyError, optuna.exceptions.StorageInternalError, UnboundLocalError) as error:
                 lost = error.__context__ if isinstance(error, UnboundLocalError) else error  # Optuna 5.0's own, over it
@@ -268,7 +270,7 @@ class Worker:
             raise
         except (InterruptedTrialError, KeyboardInterrupt):
             self.tell(f"Trial {trial.number}: interrupted; the same command goes on with it.")
-            RetryHeartbeatStaleTrialCallback()(self.study, self.study.get_trials(deepcopy=True)[trial.number])
+            self._give_back(trial)
             raise
         except TrialError as why:
             trial.set_user_attr(WHY, str(why))
@@ -280,6 +282,12 @@ class Worker:
         told = zip(self.plan.objectives, values, strict=True)
         self.tell(f"Trial {trial.number}: {', '.join(f'{name} {value:.4g}' for name, value in told)}.")
         return values
+
+    def _give_back(self, trial: optuna.Trial) -> None:
+        """Let somebody go on with it, unless another worker was given it already."""
+        own = self.study.get_trials(deepcopy=True)[trial.number]
+        if own.state == TrialState.RUNNING:
+            RetryHeartbeatStaleTrialCallback()(self.study, own)
 
     def _values(self, trial: optuna.Trial, labels: Mapping[str, Any]) -> list[float]:
         """Train with every seed, one after another; the mean of each objective at the end."""
