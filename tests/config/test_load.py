@@ -111,6 +111,16 @@ def test_even_checkpoints_replace_a_written_interval(load) -> None:
     assert soccer(load((text % "").replace("max_steps: 100", "max_steps: 2"))).checkpoint_interval == 1
 
 
+def test_even_checkpoints_follow_max_steps_that_are_changed_later(load) -> None:
+    """As `palus train --minutes` and trials of sweeps do."""
+    text = "behaviors: {SoccerTwos: {even_checkpoints: %s, keep_checkpoints: 4, max_steps: 1000}}"
+    shorter = {
+        even: load(text % even).behaviors["SoccerTwos"].changed(max_steps=100).checkpoint_interval
+        for even in ("true", "false")
+    }
+    assert shorter == {"true": 25, "false": 500000}
+
+
 def test_numbers_written_as_text_are_numbers(load) -> None:
     run = load("""
         behaviors:

@@ -73,6 +73,19 @@ def test_test_matches_that_outlast_the_budget_are_of_it(tmp_path: Path, monkeypa
     assert MARKS in curve(lines, Objective("reward"), minutes=1)
 
 
+def test_a_behavior_that_learns_nothing_is_as_far_as_the_others() -> None:
+    """Test matches are told of the first behavior, whichever that is."""
+    run = {"kind": "run", "max_steps": {"A": 0, "B": 1000}}
+    lines = [run, rewards(10, 1, 1.0, "B"), rewards(10, 1, 9.0), said(10, 1, {"Baselines/bot": 0.1})]
+    assert curve(lines, Objective("reward"), 0) == {}
+    lines += [rewards(500, 2, 3.0, "B"), rewards(500, 2, 7.0), said(500, 2, {"Baselines/bot": 0.5})]
+    assert curve(lines, Objective("reward"), 0) == dict.fromkeys(range(1, 10), 5.0)
+    lines += [rewards(960, 3, 4.0, "B"), said(960, 3, {"Baselines/bot": 0.9})]
+    ended = [*lines, {"kind": "end", "step": 1000, "seconds": 4, "finished": True}]
+    found = curve(ended, Objective("win_rate"), 0)
+    assert (found[1], found[10], found[MARKS]) == (0.1, 0.5, 0.9)
+
+
 def test_behaviors_and_opponents_count_alike_or_one_of_them_alone() -> None:
     lines = [RUN, rewards(100, 1, 1.0), rewards(50, 1, 2.0, "B"), rewards(2000, 2, 5.0), rewards(1000, 2, 8.0, "B")]
     assert curve(lines, Objective("reward"), 0)[1] == 1.5

@@ -142,6 +142,14 @@ def test_a_trial_keeps_the_budget_of_the_sweep_and_counts_seeds_from_the_file_s(
     assert by_clock.palus.baseline_interval == 1, "how many steps the time is enough for is not known"
 
 
+def test_a_behavior_that_is_to_learn_nothing_learns_nothing_in_trials(tmp_path: Path) -> None:
+    side = {"trainer_type": "ppo", "self_play": {}, "even_checkpoints": True, "keep_checkpoints": 4}
+    tree = {"behaviors": {"Striker": side, "Keeper": {**side, "max_steps": 0}}, "palus": {"env": "PenaltyToy"}}
+    run = Plan(tree, (), (Objective("elo"),), steps=4000).run({}, tmp_path, seed=0)
+    told = {name: (own.max_steps, own.checkpoint_interval) for name, own in run.behaviors.items()}
+    assert told == {"Striker": (4000, 1000), "Keeper": (0, 1)}
+
+
 @pytest.mark.parametrize(("key", "value"), [("initialize_from", "other"), ("inference", True)])
 def test_a_run_of_which_trials_could_not_be_compared_is_refused(tmp_path: Path, key: str, value: object) -> None:
     (tmp_path / "menu.yaml").write_text(json.dumps({**RUN, "checkpoint_settings": {key: value}}))

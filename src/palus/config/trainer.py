@@ -6,7 +6,7 @@ Facts: ML-Agents 1.1.0. A default that depends on another key is a `default_fact
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -187,8 +187,15 @@ class Behavior(Section):
         """The game's own reward; strength 0 when `reward_signals` leaves it out."""
         return self.reward_signals.extrinsic or Extrinsic(strength=0.0)
 
+    def changed(self, **values: Any) -> Self:
+        """As of any section; checkpoints that are spread over max_steps follow it."""
+        return super().changed(**values)._spread_checkpoints()
+
     @model_validator(mode="after")
-    def _spread_checkpoints(self) -> Behavior:
+    def _judge(self) -> Self:
+        return self._spread_checkpoints()
+
+    def _spread_checkpoints(self) -> Self:
         if self.even_checkpoints and self.keep_checkpoints > 0:
             interval = max(1, self.max_steps // self.keep_checkpoints)
             object.__setattr__(self, "checkpoint_interval", interval)

@@ -88,7 +88,8 @@ def curve(lines: Sequence[Mapping[str, Any]], objective: Objective, minutes: flo
     """Mark, from 1 to MARKS -> mean of what was reported in the part of the budget that it ends.
 
     lines: of a run's progress so far; marks that it has not passed are left out. minutes: the budget, 0 for the run's
-    max_steps. Where a part brought nothing new the value before it stands; several learners and opponents count alike.
+    max_steps; who has none to do is as far as the others. Where a part brought nothing new the value before it stands;
+    several learners and opponents count alike.
     """
     series: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     passed, limits = 0, dict[str, int]()
@@ -97,7 +98,8 @@ def curve(lines: Sequence[Mapping[str, Any]], objective: Objective, minutes: flo
             limits = line["max_steps"]
         elif line["kind"] == "summary":
             limit = limits.get(line["behavior"], 0)
-            share = line["seconds"] / (60 * minutes) if minutes else line["step"] / limit if limit else 1.0
+            now = (passed + 0.5) / MARKS
+            share = line["seconds"] / (60 * minutes) if minutes else line["step"] / limit if limit else now
             mark = min(max(math.ceil(share * MARKS), 1), MARKS)
             passed = max(passed, mark - 1)
             for name, value in objective.values(line):

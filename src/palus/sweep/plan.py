@@ -75,14 +75,9 @@ class Plan:
         labels: as for `overrides`. folder: of the trial. seed: 0 for the first of its runs, and so on.
         Raises ConfigError where these values do not go together.
         """
-        overrides = self.overrides(labels)
-        if self.steps is not None:
-            known = [f"behaviors.{name}" for name in self.tree.get("behaviors") or {}]
-            known += ["default_settings"] * bool(self.tree.get("default_settings"))
-            overrides += [f"{key}.max_steps={self.steps}" for key in known]
-        run = completed(self.load(overrides, trust), trust)
-        behaviors = {name: _telling(own) for name, own in run.behaviors.items()}
-        later = None if run.default_settings is None else _telling(run.default_settings)
+        run = completed(self.load(self.overrides(labels), trust), trust)
+        behaviors = {name: self._telling(own) for name, own in run.behaviors.items()}
+        later = None if run.default_settings is None else self._telling(run.default_settings)
         palus: dict[str, Any] = {"max_minutes": self.minutes}
         if any(objective.name == "win_rate" for objective in self.objectives):
             steps = max(own.max_steps for own in behaviors.values())
@@ -117,11 +112,11 @@ class Plan:
         lines = "".join(f"# {line}\n" for line in comment.splitlines())
         return lines + yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=120)
 
-
-def _telling(behavior: AnyBehavior) -> AnyBehavior:
-    """The settings with a summary for every mark."""
-    often = min(behavior.summary_freq, max(1, behavior.max_steps // MARKS))
-    return behavior.changed(summary_freq=often)
+    def _telling(self, behavior: AnyBehavior) -> AnyBehavior:
+        """The settings within the budget, with a summary for every mark; who is to learn nothing learns nothing."""
+        steps = behavior.max_steps if self.steps is None or not behavior.max_steps else self.steps
+        often = min(behavior.summary_freq, max(1, steps // MARKS))
+        return behavior.changed(max_steps=steps, summary_freq=often)
 
 
 def make_plan(
