@@ -90,6 +90,11 @@ def test_a_line_that_is_none_is_explained(line: str, fault: str) -> None:
     assert caught.value.faults[0].startswith(f"space.yaml, {fault}")
 
 
+def test_a_space_in_which_nothing_varies_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^space.yaml: nothing varies; give a line for each key"):
+        read_space(Source("space.yaml", "{}\n"))
+
+
 @pytest.mark.parametrize("key", ["env_settings.seed", "checkpoint_settings.run_id", "behaviors.MenuToy.max_steps"])
 def test_what_makes_trials_comparable_cannot_vary(key: str) -> None:
     with pytest.raises(ConfigError, match="cannot vary"):
@@ -179,5 +184,7 @@ def test_the_file_s_own_values_are_the_first_trial_where_the_space_holds_them(tm
     assert plan(tmp_path, powers).present() == {f"{KEY}.learning_rate": 3e-4}
     layers = "behaviors.MenuToy.network_settings.decoder_layers"
     assert plan(tmp_path, f"{layers}: {{choice: [[8], []]}}\n").present() == {layers: "[]"}
+    foreign = replace(plan(tmp_path, powers), tree={**RUN, "palus": {"env": "of_one_s_own:game"}})
+    assert foreign.present() == {f"{KEY}.learning_rate": 3e-4}, "whose code the command line trusts"
     for ends in ("[3e-4, 1e-2]", "[1e-6, 3e-4]"):  # both ends included
         assert plan(tmp_path, f"{KEY}.learning_rate: {{log: {ends}}}\n").present() == {f"{KEY}.learning_rate": 3e-4}

@@ -60,10 +60,13 @@ class Plan:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ConfigError(f"the study was not made by `palus sweep` ({error}); choose another --name") from error
 
+    @property
+    def _source(self) -> Source:
+        return Source("run file", yaml.safe_dump(self.tree, sort_keys=False, allow_unicode=True))
+
     def load(self, overrides: Sequence[str] = (), trust: Trust = NOBODY) -> RunFile:
         """The run with other values. Raises ConfigError."""
-        text = yaml.safe_dump(self.tree, sort_keys=False, allow_unicode=True)
-        return load_run(Source("run file", text), overrides, judge=lambda run: misfits(run, trust))
+        return load_run(self._source, overrides, judge=lambda run: misfits(run, trust))
 
     def overrides(self, labels: Mapping[str, Any]) -> list[str]:
         """labels: of the value of every dimension, by path."""
@@ -94,7 +97,7 @@ class Plan:
 
     def present(self) -> dict[str, Any] | None:
         """Labels of the values that the run file has itself; None where it lies outside of the space."""
-        tree, labels = plain(self.load()), dict[str, Any]()
+        tree, labels = plain(load_run(self._source)), dict[str, Any]()
         for dimension in self.space:
             value: Any = tree
             for word in dimension.path.split("."):

@@ -83,6 +83,8 @@ def read_space(source: Source) -> tuple[Dimension, ...]:
             space.append(dimension)
     if faults:
         raise ConfigError([fault.sentence(source.label) for fault in faults])
+    if not space:
+        raise ConfigError(f"{source.label}: nothing varies; give a line for each key that does, PATH: {FORM}")
     return tuple(space)
 
 
