@@ -105,7 +105,7 @@ def run(
     _require()
     from palus.run.session import interruptible
     from palus.sweep.plan import make_plan
-    from palus.sweep.study import Worker, make_study, opened_storage, own_folder
+    from palus.sweep.study import Worker, make_study, opened_storage, own_folder, refuse_folder
 
     with told_where(file):
         plan = make_plan(
@@ -113,6 +113,7 @@ def run(
             seeds=seeds, steps=None if steps is None else int(steps), minutes=minutes, prunes=prune,
             heartbeat_s=heartbeat,
         )  # fmt: skip
+    refuse_folder(folder)  # before a study is made that nobody works on
     with opened_storage(study or str(folder / "study.db"), heartbeat) as storage:
         kept = make_study(storage, name, plan)
         own_folder(folder, kept)

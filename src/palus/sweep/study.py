@@ -27,6 +27,7 @@ from typing import Any
 import optuna
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy import create_engine, inspect
 from sqlalchemy.exc import SQLAlchemyError
 
 from palus.errors import CheckpointError, ConfigError, PalusError, StorageError
@@ -91,6 +92,7 @@ def _open_storage(url: str, heartbeat_s: int) -> RDBStorage:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     for attempt in range(5):
         try:
+            _refuse_foreign(url, engine)
             with _calm():
                 retry = RetryHeartbeatStaleTrialCallback(max_retry=MOST_RETRIES)
                 return _Beating(
@@ -104,6 +106,21 @@ def _open_storage(url: str, heartbeat_s: int) -> RDBStorage:
                 raise StorageError(f"the study's database cannot be opened: {_short(error)}; check --study") from error
             time.sleep(0.5 * (attempt + 1))
     raise AssertionError
+
+
+def _refuse_foreign(url: str, options: Mapping[str, Any]) -> None:
+    """Raises ConfigError where another program keeps its tables: Optuna would put its own beside them, and take the
+    other's version for that of these."""
+    engine = create_engine(url, **options)
+    try:
+        tables = inspect(engine).get_table_names()
+    finally:
+        engine.dispose()
+    if "alembic_version" in tables and "studies" not in tables:
+        raise ConfigError(
+            f"{engine.url.render_as_string()}: the database of something else, as of an arena; give the study one of "
+            "its own with --study"
+        )
 
 
 def make_study(storage: RDBStorage, name: str, plan: Plan) -> optuna.Study:
@@ -158,17 +175,21 @@ def plan_of(study: optuna.Study) -> Plan:
     return Plan.of_json(study.user_attrs.get(PLAN, "null"))
 
 
+def refuse_folder(folder: Path) -> None:
+    """Raises ConfigError when a folder holds something else than a sweep."""
+    there = [path for path in folder.glob("[!.]*") if not path.name.startswith("study.db")]
+    if there and not (folder / ".study").is_file():
+        raise ConfigError(f"{folder}: holds no sweep, but something else; choose another --name or --results-dir")
+
+
 def own_folder(folder: Path, study: optuna.Study) -> None:
     """Make a folder the sweep's, or find that it is. Raises ConfigError when it holds something else."""
+    refuse_folder(folder)
     own, mark = study.user_attrs[STUDY_ID], folder / ".study"
-    there = [path for path in folder.glob("[!.]*") if not path.name.startswith("study.db")]
-    if mark.is_file():
-        if mark.read_text() != own:
-            raise ConfigError(f"{folder}: holds another sweep; move it away, or choose another --name or --results-dir")
-    elif there:
-        raise ConfigError(f"{folder}: holds no sweep, but something else; choose another --name or --results-dir")
-    else:
+    if not mark.is_file():
         write_text(mark, own)
+    elif mark.read_text() != own:
+        raise ConfigError(f"{folder}: holds another sweep; move it away, or choose another --name or --results-dir")
 
 
 def trial_folder(folder: Path, number: int) -> Path:
