@@ -132,11 +132,12 @@ def runs_of(depot: Depot) -> list[str]:
 
 
 def news(depot: Depot, run: str, after: int) -> tuple[int, list[dict[str, Any]]]:
-    """The number of the last part that is there, and the lines of all parts behind `after`. Raises StorageError."""
+    """The number of the last part that is there, and the lines of all parts behind `after`; one that is no object is an
+    empty one. Raises StorageError."""
     there = (name.removeprefix(f"{home(run)}/") for name in depot.list(home(run)))
     numbers = sorted(int(match[1]) for name in there if (match := _PART.match(name)) and int(match[1]) > after)
-    lines = [line for number in numbers for line in decoded(depot.get(part(run, number)))]
-    return max(numbers, default=after), lines
+    raws = [raw for number in numbers for raw in depot.get(part(run, number)).splitlines()]
+    return max(numbers, default=after), [decoded_line(raw) or {} for raw in raws]
 
 
 def beginning(depot: Depot, run: str) -> str:
@@ -195,8 +196,8 @@ def record_of(run: str, line: Mapping[str, Any]) -> Publication | _Other | None:
 def lines_left_out(run: str, number: int) -> str:
     """What its reader is told of lines that say nothing."""
     return (
-        f"{home(run)}: {number} lines are none of a league's book, and count for nothing; another version of palus "
-        "wrote them, or something else reaches the storage."
+        f"{home(run)}: {number} lines are none of a league's book, and count for nothing; they are damaged, "
+        "another version of palus wrote them, or something else reaches the storage."
     )
 
 
