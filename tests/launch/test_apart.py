@@ -16,7 +16,7 @@ from processes import children, eventually
 
 from palus.config import RunFile, load_run
 from palus.config.source import Source
-from palus.errors import CheckpointError
+from palus.errors import CheckpointError, EnvError, PalusError, StorageError
 from palus.launch import apart
 from palus.launch.apart import Ending, claimed, training
 from palus.league.exchange import Berth
@@ -65,10 +65,23 @@ def test_a_run_that_can_write_neither_its_log_nor_its_lock_is_not_tried_again(tm
     with training(run, tmp_path / "log", resume=True, trust=NOBODY) as process:
         assert process.wait(120)
         reason = f"{tmp_path / 'log'}: could not be written (Is a directory); check who may write there."
-        assert process.ending == Ending(reason)
+        assert process.ending == Ending(reason, unsaved=True)
     (tmp_path / ".lock").mkdir()
     ending = apart._ended(run, False, NOBODY, None)
-    assert ending == Ending(f"{tmp_path / '.lock'}: could not be written (Is a directory); check who may write there.")
+    reason = f"{tmp_path / '.lock'}: could not be written (Is a directory); check who may write there."
+    assert ending == Ending(reason, unsaved=True)
+
+
+@pytest.mark.parametrize(("error", "unsaved"), [(StorageError("no space"), True), (EnvError("no game"), False)])
+def test_a_run_says_whether_it_is_its_disk_that_ended_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: PalusError, unsaved: bool
+) -> None:
+    def train(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("palus.train.train", train)
+    run = RunFile().changed(checkpoint_settings={"results_dir": str(tmp_path)})
+    assert apart._ended(run, False, NOBODY, None) == Ending(str(error), unsaved=unsaved)
 
 
 def test_a_run_whose_parent_was_killed_ends_without_a_word() -> None:

@@ -488,6 +488,24 @@ def test_a_run_that_diverges_is_pruned_and_says_why(
     assert (row.state, row.why) == ("pruned", "it diverged: its loss is no number")
 
 
+def test_a_worker_whose_disk_is_full_ends_and_another_one_does_its_trial(
+    worker: Make, tmp_path: Path, at_once: Callable[[Reward], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would else fail one trial after another, until none is left."""
+    at_once(lambda run, share: share)
+    own, folder = worker(plan(), 2), trial_folder(tmp_path, 0)
+    folder.write_text("no folder")
+    with pytest.raises(StorageError, match="trial-0000: the folder cannot be made"):
+        own.work()
+    folder.unlink()
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match="no space"):
+        patch.setattr(Quick, "ending", Ending("no space", unsaved=True))
+        own.work()
+    assert [trial.state.name for trial in own.study.trials] == ["FAIL", "FAIL", "WAITING"]
+    assert worker(plan(), 2).work()
+    assert [row.state for row in rows(own.study, own.plan)] == ["complete", "complete"]
+
+
 def test_who_asks_for_fewer_trials_leaves_those_of_others_alone(
     worker: Make, at_once: Callable[[Reward], None]
 ) -> None:

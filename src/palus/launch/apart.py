@@ -38,11 +38,12 @@ PATIENCE_S = 120.0
 class Ending:
     """How a run ended. failure: "" when it did not; diverged: its numbers went wrong, which its settings are to blame
     for; crashed: its process died before it could say anything, or another one had gone on in its name, or the storage
-    of its league was away and had its checkpoint."""
+    of its league was away and had its checkpoint; unsaved: its folder took no more, as on a full disk."""
 
     failure: str = ""
     diverged: bool = False
     crashed: bool = False
+    unsaved: bool = False
 
 
 class Training:
@@ -185,7 +186,8 @@ def _train(run: RunFile, log: Path, resume: bool, trust: Trust, tell: Connection
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
     except OSError as error:  # as the next process would find it
-        _say(tell, Ending(f"{log}: could not be written ({error.strerror or error}); check who may write there."))
+        reason = f"{log}: could not be written ({error.strerror or error}); check who may write there."
+        _say(tell, Ending(reason, unsaved=True))
         return
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _say(tell, _ended(run, resume, trust, berth))
@@ -206,7 +208,7 @@ def _ended(run: RunFile, resume: bool, trust: Trust, berth: Berth | None) -> End
                 return Ending(f"{folder}: another process trains in this folder")
             alone = None if berth is None else kept_out.enter_context(RunFolder(folder, []).held())
         except PalusError as error:
-            return Ending(str(error))
+            return Ending(str(error), unsaved=isinstance(error, StorageError))
         from palus.train import train
 
         try:
@@ -219,7 +221,8 @@ def _ended(run: RunFile, resume: bool, trust: Trust, berth: Berth | None) -> End
         except PalusError as error:
             with suppress(OSError):  # the disk that ended it may be that of the log
                 print(f"error: {error}", file=sys.stderr, flush=True)
-            return Ending(str(error), isinstance(error, DivergenceError), isinstance(error, SupersededError))
+            kinds = DivergenceError, SupersededError, StorageError
+            return Ending(str(error), *(isinstance(error, kind) for kind in kinds))
     return Ending()
 
 

@@ -229,7 +229,8 @@ class Worker:
     def work(self) -> bool:
         """Until all trials are over, those of other workers too: whether they are.
 
-        Raises PalusError when the first trials fail one after another, StorageError when the database is away.
+        Raises PalusError when the first trials fail one after another, StorageError when the database is away, or this
+        machine's disk takes no more.
         """
         while not self.stopped():
             try:
@@ -270,7 +271,7 @@ class Worker:
         return int(self.storage.get_trial_id_from_study_id_trial_number(study, number))
 
     def _try(self, trial: optuna.Trial) -> float | list[float]:
-        """One trial: its objectives. Raises TrialError, TrialPruned."""
+        """One trial: its objectives. Raises TrialError, TrialPruned; StorageError where this machine cannot keep it."""
         before = [own for own in counting(self.study.get_trials(deepcopy=False)) if own.number < trial.number]
         if len(before) >= self.trials:
             trial.set_user_attr(SURPLUS, True)
@@ -289,7 +290,7 @@ class Worker:
                 f"Trial {trial.number}: pruned at {trial.user_attrs[DONE]:.0%} of its budget{str(why) and f', {why}'}."
             )
             raise
-        except (InterruptedTrialError, KeyboardInterrupt):
+        except (InterruptedTrialError, StorageError, KeyboardInterrupt):
             self.tell(f"Trial {trial.number}: interrupted; the same command goes on with it.")
             self._give_back(trial)
             raise
@@ -354,8 +355,10 @@ class Worker:
         return [curve(lines, objective, self.plan.minutes) for objective in self.plan.objectives]
 
     def _judge(self, process: Training) -> None:
-        """How a run ended that nobody stopped. Raises TrialPruned, TrialError."""
+        """How a run ended that nobody stopped. Raises TrialPruned, TrialError, StorageError."""
         ending = process.ending
+        if ending.unsaved:  # all others would fail by it, too
+            raise StorageError(ending.failure)
         if ending.diverged:
             raise optuna.TrialPruned(f"it diverged: {ending.failure}")
         if ending.failure:
