@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing, contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -393,6 +394,24 @@ def test_ctrl_c_is_heard_at_once(capfd):
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_is_passed_on_after_it_came_to_all_processes_ends_nothing(number, monkeypatch, capfd):
+    now, last = [100.0], list[int]()
+    monkeypatch.setattr("palus.run.session.time", SimpleNamespace(monotonic=lambda: now[0]))
+    before = signal.signal(number, lambda signum, frame: last.append(signum))
+    try:
+        with interruptible() as stopped:
+            for now[0] in (100.0, 100.4, 104.9):
+                signal.raise_signal(number)
+            assert stopped() and not last
+            assert capfd.readouterr().err == HEARD
+            now[0] = 105.1
+            signal.raise_signal(number)
+            assert last == [number]
+    finally:
+        signal.signal(number, before)
 
 
 def test_who_presses_ctrl_c_again_while_the_last_test_matches_are_played_loses_nothing(tmp_path, monkeypatch):
