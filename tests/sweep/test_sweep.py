@@ -389,6 +389,16 @@ def test_hopeless_trials_end_early_and_pictures_show_all(
     assert names == {"best.yaml", "curves.png", "importances.png", "slices.png", "contours.png"}
 
 
+def test_of_several_seeds_too_nobody_ends_within_a_quarter_of_the_whole_budget(
+    worker: Make, at_once: Callable[[Reward], None]
+) -> None:
+    at_once(lambda run, share: share - number_of(run))
+    done = worker(plan(seeds=2), 6)
+    assert done.work()
+    told = rows(done.study, done.plan)
+    assert (told[5].state, told[5].done) == ("pruned", 0.35)  # it is judged at marks 4, 9 and 14 of 40
+
+
 def test_a_trial_that_has_used_up_its_budget_is_complete_however_it_ends(
     worker: Make, at_once: Callable[[Reward], None]
 ) -> None:

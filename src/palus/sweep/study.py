@@ -127,7 +127,7 @@ def make_study(storage: RDBStorage, name: str, plan: Plan) -> optuna.Study:
     """Join the study of that name, or make it. Raises ConfigError when it has another plan, or none."""
     options: Any = {
         "sampler": optuna.samplers.TPESampler(constant_liar=True),
-        "pruner": optuna.pruners.MedianPruner(STARTUP_TRIALS, n_warmup_steps=MARKS // 4),
+        "pruner": optuna.pruners.MedianPruner(STARTUP_TRIALS, n_warmup_steps=MARKS * plan.seeds // 4),
     }
     with _calm():
         try:
