@@ -92,6 +92,26 @@ def test_of_several_best_trials_each_has_its_run_file(tmp_path: Path) -> None:
     assert {name: file["x"]["num_epoch"] for name, file in files.items()} == {"best-0000.yaml": 1, "best-0001.yaml": 2}
 
 
+def test_run_files_of_trials_that_were_best_before_go_and_nobody_else_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outcome, "_pictures", lambda *_: {})
+    plan = Plan({}, (RATE, EPOCHS), (Objective("reward"), Objective("elo")))
+    made = study(trial(1e-3, 1, 1.0, 1.0), objectives=2)
+
+    def there() -> set[str]:
+        outcome.write_outcome(made, plan, tmp_path)
+        return {path.name for path in tmp_path.glob("*.yaml")}
+
+    assert there() == {"best.yaml"}
+    for name in ("best-1.yaml", "best-of-all.yaml"):
+        (tmp_path / name).write_text("# Trial 1 of the sweep of somebody else: 1;\n")
+    made.add_trial(trial(1e-2, 2, 0.0, 2.0))
+    assert there() == {"best-0000.yaml", "best-0001.yaml", "best-1.yaml", "best-of-all.yaml"}
+    made.add_trial(trial(1e-2, 3, 0.0, 3.0))
+    assert there() == {"best-0000.yaml", "best-0002.yaml", "best-1.yaml", "best-of-all.yaml"}
+
+
 def test_of_the_curves_the_best_complete_one_is_red_and_what_is_not_complete_dotted() -> None:
     made = study(
         trial(1e-3, 1, 0.8, curve={"10": 0.4, "20": 0.8}),

@@ -198,10 +198,11 @@ def _show(kept: optuna.Study, plan: Plan, folder: Path, as_json: bool = False) -
     from palus.sweep.outcome import write_outcome
 
     _table(kept, plan, as_json)
-    for path in write_outcome(kept, plan, folder):
+    written, best = write_outcome(kept, plan, folder), folder / "best.yaml"
+    for path in written:
         stderr.print(escape(str(path)))
-    if (folder / "best.yaml").is_file():
-        stderr.print(f"Next:      palus train {typed(folder / 'best.yaml')}")
+    if best in written:
+        stderr.print(f"Next:      palus train {typed(best)}")
 
 
 def _table(kept: optuna.Study, plan: Plan, as_json: bool) -> None:

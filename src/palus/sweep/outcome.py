@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.tri import Triangulation
 from optuna.trial import FrozenTrial, TrialState
 
-from palus.files import write_bytes, write_text
+from palus.files import remove, write_bytes, write_text
 from palus.sweep.objective import MARKS
 from palus.sweep.plan import Plan
 from palus.sweep.space import Dimension
@@ -85,7 +85,8 @@ def _curve(trial: FrozenTrial, objective: str) -> list[tuple[float, float]]:
 
 
 def write_outcome(study: optuna.Study, plan: Plan, folder: Path) -> list[Path]:
-    """Write what there is to be seen by now: best run files and pictures. Returns the files. Raises StorageError."""
+    """Write what there is to be seen by now: best run files and pictures; those of trials that were best before go.
+    Returns the files. Raises StorageError."""
     files: list[Path] = []
     best = best_trials(study)
     for trial in best:
@@ -98,6 +99,10 @@ def write_outcome(study: optuna.Study, plan: Plan, folder: Path) -> list[Path]:
         path = folder / ("best.yaml" if len(best) == 1 else f"best-{trial.number:04d}.yaml")
         write_text(path, plan.best_file(trial.params, run_id, comment))
         files.append(path)
+    own = re.compile(rf"# Trial \d+ of the sweep {re.escape(study.study_name)}: ")
+    for path in {*folder.glob("best.yaml"), *folder.glob("best-[0-9]*.yaml")} - {*files}:
+        if own.match(path.read_text(errors="replace")):
+            remove(path)
     for n, objective in enumerate(plan.objectives):
         suffix = "" if len(plan.objectives) == 1 else re.sub(r"\W+", "-", f"-{objective}")
         for name, figure in _pictures(study, plan, n).items():
