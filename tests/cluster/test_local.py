@@ -122,6 +122,16 @@ def test_a_storage_is_the_same_folder_for_every_process(tmp_path: Path, monkeypa
         (["checkpoint_settings.initialize_from=x"], {}, "initialize_from: name the file with init_path"),
         (["checkpoint_settings.inference=true"], {}, "inference: nothing is learned"),
         (["palus.league.runs={a: {palus.threds: 1}, b: {}}"], {}, r"palus.league.runs.a: .*palus.threds.*threads"),
+        (
+            ["palus.league.runs={a: {checkpoint_settings.run_id: x}, b: {}}"],
+            {},
+            r"a: checkpoint_settings.run_id cannot",
+        ),
+        (
+            ["palus.league.runs={a: {}, b: {checkpoint_settings: {inference: true}}}"],
+            {},
+            r"b: checkpoint_settings canno",
+        ),
         (["behaviors.DuelToy.self_play=null"], {}, "give a behavior self_play"),
         ([], {"storage": "nosuch://cup"}, "--storage nosuch://cup: cannot be opened"),
     ],

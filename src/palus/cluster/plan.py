@@ -93,6 +93,12 @@ def make_plan(
     changes = dict(base.palus.league.runs) if number is None else {f"run-{k}": {} for k in range(1, number + 1)}
     faults = [f"palus.league.runs: {name!r:.80} cannot name a run; letters, digits, '-', '_'" for name in changes
               if not is_run_name(name) or name == BOOK]  # fmt: skip
+    faults += [
+        f"palus.league.runs.{name}: {key} cannot differ; the league says where its runs lie, and resumes them"
+        for name, own in changes.items()
+        for key in own
+        if key.partition(".")[0] == "checkpoint_settings"
+    ]
     if len(changes) < 2:
         faults.append("palus.league.runs: a league has two runs at least; name them there, or give --runs N")
     if not any(behavior.self_play for behavior in (*base.behaviors.values(), base.default_settings) if behavior):
