@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -36,6 +37,7 @@ from palus.errors import ConfigError, PalusError, StorageError
 from palus.launch.apart import Ending, claimed
 from palus.progress import PROGRESS, ProgressWriter
 from palus.run.folder import RunFolder
+from palus.sweep import outcome
 from palus.sweep import study as study_module
 from palus.sweep.objective import Objective
 from palus.sweep.outcome import importances, rows, write_outcome
@@ -436,6 +438,26 @@ def test_pictures_go_beside_the_study_s_file(
         assert result.exit_code == 0, result.output
         Path("elsewhere/menu/best.yaml").unlink()
     assert not Path("results").exists()
+
+
+def test_who_looked_at_a_study_from_afar_can_join_it(
+    worker: Make, tmp_path: Path, at_once: Callable[[Reward], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(outcome, "_pictures", lambda *_: {})
+    at_once(lambda run, share: share)
+    url = f"sqlite+pysqlite:///{tmp_path}/study.db"  # as one of PostgreSQL, by whose address nobody finds a folder
+    assert worker(plan(), 1, tmp_path / "there", url).work()
+    show = ["sweep", "show", url]
+    assert CliRunner().invoke(app, show).exit_code == 0
+    assert worker(plan(), 2, Path("results/menu"), url).work()
+    shutil.rmtree("results/menu")
+    Path("results/menu").mkdir()
+    Path("results/menu/configuration.yaml").write_text("of a run")
+    refused = CliRunner().invoke(app, show)
+    assert refused.exit_code == 2 and "results/menu: holds no sweep, but something else" in refused.stderr
+    assert CliRunner().invoke(app, [*show, "--output", "elsewhere"]).exit_code == 0
+    assert {path.name for path in Path("results/menu").iterdir()} == {"configuration.yaml"}
 
 
 def test_a_study_s_file_may_have_any_name(tmp_path: Path) -> None:

@@ -153,8 +153,12 @@ def show(
 ) -> None:
     """Write pictures and the best run file of a study as it is now, and show its table."""
     with _opened(study, name) as (kept, plan):
+        from palus.sweep.study import own_folder
+
         file = _file_in(study.removeprefix("sqlite:///"))
         own = Path("results") / _name_of("", kept.study_name) if "://" in file else Path(file).parent
+        if output is None and "://" in file:  # where a worker that joins from here has its trials
+            own_folder(own, kept)
         _show(kept, plan, output or own, as_json)
 
 

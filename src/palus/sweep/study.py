@@ -50,6 +50,7 @@ SILENT_BEATS = 4
 """Heartbeats after which a worker that does not give them is taken for dead."""
 STARTUP_TRIALS = 5
 """Before anything is pruned."""
+_ANOTHER = "another --name or --results-dir, of `show` another --output"
 
 
 class TrialError(Exception):
@@ -179,7 +180,7 @@ def refuse_folder(folder: Path) -> None:
     """Raises ConfigError when a folder holds something else than a sweep."""
     there = [path for path in folder.glob("[!.]*") if not path.name.startswith("study.db")]
     if there and not (folder / ".study").is_file():
-        raise ConfigError(f"{folder}: holds no sweep, but something else; choose another --name or --results-dir")
+        raise ConfigError(f"{folder}: holds no sweep, but something else; choose {_ANOTHER}")
 
 
 def own_folder(folder: Path, study: optuna.Study) -> None:
@@ -189,7 +190,7 @@ def own_folder(folder: Path, study: optuna.Study) -> None:
     if not mark.is_file():
         write_text(mark, own)
     elif mark.read_text() != own:
-        raise ConfigError(f"{folder}: holds another sweep; move it away, or choose another --name or --results-dir")
+        raise ConfigError(f"{folder}: holds another sweep; move it away, or choose {_ANOTHER}")
 
 
 def trial_folder(folder: Path, number: int) -> Path:
