@@ -427,10 +427,11 @@ def test_of_seeds_that_have_not_come_so_far_the_former_ones_stand(
     assert len(curve) == 20 and (curve["4"], curve["5"], curve["20"]) == (4.0, 2.5, 10.0)
 
 
-def test_pictures_go_beside_the_study_s_file(
+def test_what_comes_out_goes_beside_the_study_s_file(
     worker: Make, tmp_path: Path, at_once: Callable[[Reward], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(outcome, "_pictures", lambda *_: {})
     at_once(lambda run, share: share)
     assert worker(plan(), 1, Path("elsewhere/menu"), "elsewhere/menu/study.db").work()
     for url in ("elsewhere/menu/study.db", f"sqlite:///{tmp_path}/elsewhere/menu/study.db", "elsewhere/menu"):
@@ -438,6 +439,9 @@ def test_pictures_go_beside_the_study_s_file(
         assert result.exit_code == 0, result.output
         Path("elsewhere/menu/best.yaml").unlink()
     assert not Path("results").exists()
+    Path("elsewhere/menu/.study").write_text("of another sweep, beside which the database of this one lies, too")
+    assert CliRunner().invoke(app, ["sweep", "show", "elsewhere/menu/study.db"]).exit_code == 0
+    assert Path("results/menu/best.yaml").is_file() and not Path("elsewhere/menu/best.yaml").exists()
 
 
 def test_who_looked_at_a_study_from_afar_can_join_it(

@@ -146,20 +146,21 @@ def show(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the pictures and of the best run file; default: that of the SQLite file, else results/NAME."
+            help="Folder of the pictures and of the best run file; default: the sweep's, where its database lies in "
+            "it, else results/NAME."
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write pictures and the best run file of a study as it is now, and show its table."""
     with _opened(study, name) as (kept, plan):
-        from palus.sweep.study import own_folder
+        from palus.sweep.study import holds, own_folder
 
-        file = _file_in(study.removeprefix("sqlite:///"))
-        own = Path("results") / _name_of("", kept.study_name) if "://" in file else Path(file).parent
-        if output is None and "://" in file:  # where a worker that joins from here has its trials
-            own_folder(own, kept)
-        _show(kept, plan, output or own, as_json)
+        folder = output or Path(_file_in(study.removeprefix("sqlite:///"))).parent
+        if output is None and not holds(folder, kept):
+            folder = Path("results") / _name_of("", kept.study_name)
+            own_folder(folder, kept)
+        _show(kept, plan, folder, as_json)
 
 
 @contextmanager

@@ -183,13 +183,19 @@ def refuse_folder(folder: Path) -> None:
         raise ConfigError(f"{folder}: holds no sweep, but something else; choose {_ANOTHER}")
 
 
+def holds(folder: Path, study: optuna.Study) -> bool:
+    """Whether a folder is that of a study."""
+    mark = folder / ".study"
+    return mark.is_file() and mark.read_text() == study.user_attrs[STUDY_ID]
+
+
 def own_folder(folder: Path, study: optuna.Study) -> None:
     """Make a folder the sweep's, or find that it is. Raises ConfigError when it holds something else."""
     refuse_folder(folder)
-    own, mark = study.user_attrs[STUDY_ID], folder / ".study"
+    mark = folder / ".study"
     if not mark.is_file():
-        write_text(mark, own)
-    elif mark.read_text() != own:
+        write_text(mark, study.user_attrs[STUDY_ID])
+    elif not holds(folder, study):
         raise ConfigError(f"{folder}: holds another sweep; move it away, or choose {_ANOTHER}")
 
 
