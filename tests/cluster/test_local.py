@@ -283,6 +283,15 @@ def test_a_run_that_dies_again_and_again_is_tried_later_and_later(tmp_path: Path
         assert over.keep() == ending and over.tries == 1
 
 
+def test_a_run_without_a_place_for_its_folder_is_given_up_and_says_so(tmp_path: Path) -> None:
+    """On a machine of a cluster, where nobody looked before; the other runs train on."""
+    plan = plan_of(write_file(tmp_path))
+    plan.root.parent.write_text("no folder")
+    assert Tail(plan.log("ada")).lines() == []
+    ending = Keeper(plan, "ada", NOBODY, lambda line: None).keep()
+    assert "cup/ada: the folder cannot be made (" in ending.failure and not ending.crashed
+
+
 def test_who_died_before_it_could_be_told_to_end_has_died(tmp_path: Path) -> None:
     class Meanwhile(Dying):
         def _train(self) -> Ending:

@@ -31,9 +31,12 @@ class Keeper:
         self.process: Training | None = None
 
     def keep(self) -> Ending:
-        """Train to the end, whatever dies on the way. Raises StorageError where there is no place for its folder."""
+        """Train to the end, whatever dies on the way."""
         fruitless, told = 0, 0
-        make_folder(self.plan.folder(self.name), "--results-dir")
+        try:
+            make_folder(self.plan.folder(self.name), "--results-dir")
+        except StorageError as error:
+            return Ending(str(error), unsaved=True)
         while True:
             ending = self._train()
             before, told = told, self._told(told)

@@ -42,7 +42,6 @@ class RunActor:
                 f"{socket.gethostname()} has palus {__version__}, and the league was started by {version}; install the "
                 "same on all machines"
             )
-        plan.root.mkdir(parents=True, exist_ok=True)
         self._said: list[str] = [f"trains on {socket.gethostname()}"]
         self._tail, self._keeper = Tail(plan.log(name)), Keeper(plan, name, trust, self._said.append)
 
