@@ -344,6 +344,28 @@ def test_a_crash_is_told_and_costs_one_trial(worker: Make, tmp_path: Path) -> No
     assert first.why == "its process ended by SIGKILL before it was done"
 
 
+@pytest.mark.parametrize("all_were", [True, False])
+def test_a_run_that_was_told_to_end_has_not_failed_where_its_worker_was_told_too(
+    worker: Make, at_once: Callable[[Reward], None], monkeypatch: pytest.MonkeyPatch, all_were: bool
+) -> None:
+    """As by systemd, which signals to all processes: the run may be faster."""
+    told = list[float]()
+
+    def half(quick: Quick, timeout_s: float) -> bool:
+        told.append(quick.step)
+        quick.writer.append({"kind": "end", "step": 50, "seconds": 50, "finished": False})
+        return True
+
+    at_once(lambda run, share: share)
+    monkeypatch.setattr(Quick, "wait", half)
+    own = worker(plan(), 1)
+    own.stopped = lambda: all_were and bool(told)
+    assert own.work() is not all_were
+    assert [trial.state.name for trial in own.study.trials] == (["FAIL", "WAITING"] if all_were else ["FAIL"])
+    if not all_were:
+        assert [row.why for row in rows(own.study, own.plan)] == ["its run was ended by a signal"]
+
+
 def _open_files(process: Path) -> str:
     try:
         return " ".join(os.readlink(fd) for fd in (process / "fd").glob("*") if fd.name in ("1", "2"))

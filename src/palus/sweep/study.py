@@ -350,6 +350,8 @@ class Worker:
                     self._judge(process)
                 void, news = reader.news()
                 lines = news if void else lines + news
+                if not is_over(lines, self.plan.minutes):  # and yet it ended well: it was told to
+                    raise InterruptedTrialError if self.stopped() else TrialError("its run was ended by a signal")
             self._report(trial, curves, self._curves(lines))
             curves.append(self._curves(lines))
             missing = [name for name, own in zip(self.plan.objectives, curves[-1], strict=True) if MARKS not in own]
