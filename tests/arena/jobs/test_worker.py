@@ -426,6 +426,7 @@ class Hostile:
 def test_a_worker_plays_no_game_that_it_does_not_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, change: dict[str, Any], fault: str
 ) -> None:
+    monkeypatch.setattr("palus.arena.jobs.worker.RESTART_S", 0.0)
     stranger = Stranger(tmp_path, monkeypatch)
     side = Entity("a" * 64, "palus/random")
     order = Unit(ENV, 1, (side, side), season=1, rated=True).to_payload()
@@ -436,7 +437,8 @@ def test_a_worker_plays_no_game_that_it_does_not_know(
     assert not stranger.ran
 
 
-def test_a_worker_opens_no_file_as_a_player_of_the_house(tmp_path: Path) -> None:
+def test_a_worker_opens_no_file_as_a_player_of_the_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palus.arena.jobs.worker.RESTART_S", 0.0)
     (tmp_path / "own.onnx").write_bytes(b"mine")
     sides = Entity("a" * 64, f"palus/{tmp_path / 'own.onnx'}"), Entity("a" * 64, "palus/random")
     arena = Hostile("pair", Unit(ENV, 1, (sides[0], sides[1]), season=1, rated=True).to_payload())

@@ -115,10 +115,11 @@ def wait_for_end(stop: threading.Event) -> None:
 def work(source: WorkSource, stop: threading.Event, *, max_jobs: int | None = None) -> int:
     """Do jobs until told to stop. Returns how many were done.
 
-    So many are taken at once as take `source.play_s` seconds, by the pace of those before. max_jobs: stop after so
-    many.
+    So many are taken at once as take `source.play_s` seconds, by the pace of those before. Where none of them could be
+    done that may be this machine's fault, with which it would spoil all that waits: it rests as one that died, and then
+    takes one. max_jobs: stop after so many.
     """
-    done, job_s = 0, math.inf
+    done, job_s, rest_s = 0, math.inf, RESTART_S
     while not stop.is_set() and (max_jobs is None or done < max_jobs):
         wanted = max(1, min(MOST_JOBS, int(source.play_s / job_s)))
         try:
@@ -131,8 +132,12 @@ def work(source: WorkSource, stop: threading.Event, *, max_jobs: int | None = No
             stop.wait(source.pause_s)
             continue
         begun = time.monotonic()
-        done += _do(source, leases, stop)
-        job_s = max((time.monotonic() - begun) / len(leases), 1e-3)
+        if taken := _do(source, leases, stop):
+            done += taken
+            job_s, rest_s = max((time.monotonic() - begun) / len(leases), 1e-3), RESTART_S
+        else:
+            job_s, rest_s = math.inf, pause_after(0.0, rest_s)
+            stop.wait(rest_s)
     return done
 
 
