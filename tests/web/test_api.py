@@ -31,12 +31,12 @@ from palus.hub.repos import find_repo, set_private
 from palus.ratings.bradley_terry import fit
 from palus.ratings.interval import score_interval, share_intervals
 from palus.store import Store, open_store
-from palus.store.derived import DERIVED, play_stats
+from palus.store.derived import DERIVED, play_stats, ratings
 from palus.store.tables import annulments, entries, jobs, matches, workers
 from palus.web.api import models, performance, summaries
 from palus.web.api.answers import Answers
 from palus.web.api.compare import SequentialTest, verdict
-from palus.web.api.view import Views
+from palus.web.api.view import Views, read_version
 from palus.web.app import WebLimits, make_app
 from palus.web.events import RECONNECT_MS, Events
 
@@ -621,6 +621,18 @@ def test_pages_are_the_same_from_both_databases(
             assert get(second, page) == get(client, page), page
         get(second, "status")
         assert second.get(f"/api/arena/downloads/{ENV}/matches.json").status_code == 200
+    other.close()
+
+
+def test_pages_go_on_where_the_last_of_thousands_has_played_hundreds_of_thousands_of_games(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    other = open_store(tmp_path, request.getfixturevalue("postgres_url"))
+    row = dict.fromkeys(ratings.c.keys(), 0) | {"env": ENV, "sha256": "a" * 64, "rank": 10_000, "games": 300_000}
+    with other.write() as connection:
+        connection.execute(insert(ratings).values(row))
+    with other.read() as connection:
+        assert 10_000 * 300_001 in read_version(connection).roster  # more than 32 bits hold
     other.close()
 
 

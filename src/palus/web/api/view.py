@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import BigInteger, Connection, Row, cast, func, select
 
 from palus.arena.ladder.settings import ArenaSettings
 from palus.store import Store
@@ -191,7 +191,7 @@ def read_version(connection: Connection) -> Version:
             select(func.count()).where(entries.c.state == "waiting").scalar_subquery(),
             select(func.sum(ratings.c.upto_seq)).scalar_subquery(),
             # Who is on the board may change without a match: then ranks move.
-            select(func.sum(ratings.c.rank * (ratings.c.games + 1))).scalar_subquery(),
+            select(func.sum(cast(ratings.c.rank, BigInteger) * (ratings.c.games + 1))).scalar_subquery(),
             select(func.sum(fields.c.upto_seq)).scalar_subquery(),
             select(func.count(repos.c.id)).scalar_subquery(),
             select(func.max(repos.c.modified_ms)).scalar_subquery(),
