@@ -15,17 +15,17 @@ import pytest
 from arena_records import dump, read_log
 from postgres import postgres_server, postgres_url  # noqa: F401
 from small_run import policy_model
-from sqlalchemy import Connection, delete, select, text
+from sqlalchemy import Connection, delete, select, text, update
 from sqlalchemy.exc import OperationalError
 from units import passed_off
 
 from palus.arena.jobs.worker import describe_here, play_order, work
 from palus.arena.ladder import queue, scheduler
-from palus.arena.ladder.audit import suspension
+from palus.arena.ladder.audit import suspend, suspension
 from palus.arena.ladder.charge import Charge
 from palus.arena.ladder.discovery import sweep_house
 from palus.arena.ladder.field_picture import Ledger
-from palus.arena.ladder.log import check_chain
+from palus.arena.ladder.log import check_chain, lock_log
 from palus.arena.ladder.queue import count_ready
 from palus.arena.ladder.refresh import Refresher
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
@@ -37,7 +37,7 @@ from palus.errors import ArenaError
 from palus.store import open_store
 from palus.store.derived import ratings
 from palus.store.engine import now_ms
-from palus.store.tables import entries, jobs
+from palus.store.tables import entries, jobs, workers
 
 ENDLESS = ArenaSettings(target_half_width=0.0, quiet_s=0.0, audit_share=0.0)
 WAIT_S = 120.0
@@ -107,6 +107,31 @@ def test_workers_that_compete_do_every_job_once(tmp_path: Path, url: str | None)
     grown = dump(store)
     Refresher(store, ENDLESS).recompute()
     assert dump(store) == grown
+    store.close()
+
+
+def test_a_suspension_and_reports_that_are_logged_meanwhile_do_not_stop_each_other(
+    tmp_path: Path, url: str | None
+) -> None:
+    store = open_store(tmp_path, url)
+    with store.write() as connection:
+        greet(connection, "eve/pc", describe_here(), trusted=False, now_ms=1)
+
+    def suspend_eve() -> None:
+        with store.write() as connection:
+            suspend(connection, "eve/pc", "forged", now_ms=1)
+
+    suspending = threading.Thread(target=suspend_eve)
+    with store.write() as connection:
+        lock_log(connection)  # as `inbox.link` does, which counts the workers' matches at its end
+        suspending.start()
+        if url is not None:
+            waits = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            wait_until(lambda: connection.scalar(waits) == 1)
+        connection.execute(update(workers).values(matches=2))
+    suspending.join()
+    with store.read() as connection:
+        assert connection.execute(select(workers.c.matches, workers.c.suspended)).one() == (2, "forged")
     store.close()
 
 

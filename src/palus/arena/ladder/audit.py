@@ -165,6 +165,7 @@ def suspend(connection: Connection, worker: str, reason: str, *, now_ms: int) ->
     hold what a stranger wrote, and is read in terminals: what does not print becomes a question mark.
     Raises ArenaError when there is no such worker.
     """
+    lock_log(connection)  # before the rows of workers, as `inbox.link` does: they would wait for each other
     reason = "".join(character if character.isprintable() else "?" for character in reason)
     changed = connection.execute(update(workers).where(workers_with(worker)).values(suspended=reason))
     if changed.rowcount == 0:
