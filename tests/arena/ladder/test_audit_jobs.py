@@ -33,7 +33,7 @@ from palus.arena.referee.games import env_build, layout_of
 from palus.arena.referee.questions import Question
 from palus.arena.referee.result import Mode, verdict_events
 from palus.store import Store
-from palus.store.tables import annulments, blobs, entries, jobs, workers
+from palus.store.tables import annulments, blobs, entries, jobs, matches, workers
 from palus.types import F32, I32, I64
 from palus.web.api.status import status
 from palus.web.api.view import Views
@@ -122,6 +122,20 @@ def test_a_pair_is_played_again_by_a_trusted_worker_of_another_account_that_cann
     hand_in(store, again, honest(store, again))
     assert states(store) == [("pair", "done"), ("audit", "done")]
     assert len(records(store)) == 2 and settle(store, now_ms=1) == [] and struck(store) == set()
+
+
+def test_a_pair_whose_actions_are_damaged_is_left_to_the_arena_and_its_auditor_goes_on(store: Store) -> None:
+    order_pair(store)
+    first = take(store, "lab/pc")
+    hand_in(store, first, honest(store, first))
+    again = take_audit(store, "bob/pc")
+    with store.write() as connection:
+        connection.execute(update(matches).values(actions=b"damaged"))
+    hand_in(store, again, honest(store, again))
+    assert states(store) == [("pair", "done"), ("audit", "disputed")]
+    said = settle(store, now_ms=1)
+    assert len(said) == 2 and all("are not those of its record; restore a backup" in sentence for sentence in said)
+    assert states(store)[1] == ("audit", "done") and struck(store) == suspended(store) == set()
 
 
 def test_the_arenas_own_workers_audit_each_other_and_nobody_itself(store: Store) -> None:

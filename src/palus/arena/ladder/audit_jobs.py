@@ -16,6 +16,7 @@ import logging
 import random
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Connection, Row, select
@@ -29,6 +30,7 @@ from palus.arena.locked.unit import MatchReport, Unit, UnitReport
 from palus.arena.referee.actions import decode_actions
 from palus.arena.referee.games import env_build, layout_of, playable_game
 from palus.arena.referee.result import PLAYED, MatchResult
+from palus.errors import StorageError
 from palus.store import Store
 from palus.store.tables import jobs
 
@@ -51,12 +53,14 @@ def order_audit(connection: Connection, job: Row[Any], records: Sequence[LogReco
 
 
 def compared(store: Store, order: Unit, unit: UnitReport) -> list[dict[str, Any]]:
-    """What an auditor says where the log says something else, for `settle`; nothing where both say the same."""
+    """What an auditor says where the log says something else, or has lost its actions, for `settle`; nothing where both
+    say the same."""
     with store.read() as connection:
         logged = [read_match(connection, order.match_id(leg)) for leg in order.legs]
     pairs = list(zip(logged, unit.matches, strict=True))
-    if all(record is not None and _same(store, record, match) for record, match in pairs):
-        return []
+    with suppress(StorageError):
+        if all(record is not None and _same(store, record, match) for record, match in pairs):
+            return []
     return [{"result": m.result.to_json(), "actions": base64.b64encode(m.actions).decode()} for m in unit.matches]
 
 
