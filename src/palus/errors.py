@@ -86,6 +86,10 @@ class StorageError(PalusError):
     """A file could not be written (full disk, read-only folder); nothing that was there before is lost."""
 
 
+class StorageAwayError(StorageError):
+    """A storage does not do what is asked of it now, as it is out of reach or full: it is worth asking again."""
+
+
 class HubError(PalusError):
     """A hub, a repository or a token is missing, out of reach, or not good for what was asked."""
 

@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -40,11 +40,12 @@ from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import GREETING_MS, untended
 from palus.arena.locked.unit import Unit
-from palus.errors import ArenaError, LeaseError, UnreachableError
+from palus.arena.models.refusal import Refusal
+from palus.errors import ArenaError, LeaseError, StorageAwayError, StorageError, UnreachableError
 from palus.hub.accounts import create_account, issue_token
 from palus.hub.limits import HubLimits
 from palus.hub.server.router import include_hub
-from palus.store import Store, open_store
+from palus.store import BlobStore, Store, open_store
 from palus.store.engine import now_ms
 from palus.store.tables import annulments, jobs, matches, workers
 from palus.web import worker_api
@@ -412,6 +413,31 @@ def test_a_database_that_is_away_is_told_apart_from_a_refusal(served: Served) ->
     event.listen(served.store.engine, "before_cursor_execute", away)
     with pytest.raises(UnreachableError, match="503: The arena's database does not answer"):
         source.take()
+
+
+def test_files_that_are_out_of_reach_are_told_apart_from_a_refusal_and_from_those_that_are_gone(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = served.source("trusted")
+    (lease,) = source.take()
+    done = [(lease, ValidationReport(Refusal("bad", "Bad.", "Mend it."), {}, None))]
+    sha256 = lease.payload["contender"]["sha256"]
+
+    def fails(error: StorageError) -> Callable[..., bytes]:
+        def read(*_: Any, **__: Any) -> bytes:
+            raise error
+
+        return read
+
+    monkeypatch.setattr(BlobStore, "read", fails(StorageAwayError("s3://bucket: cannot be reached")))
+    monkeypatch.setattr(worker_api, "accept", fails(StorageError("/srv/arena: no space left")))
+    for ask in (lambda: source.model(sha256), lambda: source.finish(done)):
+        with pytest.raises(UnreachableError, match="503: The arena cannot read or write its files just now") as told:
+            ask()
+        assert "bucket" not in str(told.value) and "srv" not in str(told.value)
+    monkeypatch.setattr(BlobStore, "read", fails(StorageError("blob ab is damaged")))
+    with pytest.raises(ArenaError, match="422: the model cannot be read: blob ab is damaged"):
+        source.model(sha256)
 
 
 def test_wrong_tokens_are_metered_and_the_right_one_still_works(served: Served) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from palus.errors import StorageError
+from palus.errors import StorageAwayError, StorageError
 from palus.files import UNFINISHED, whole_name, write_atomically, write_bytes
 
 S3_TIMEOUTS_S = {"connect_timeout": 5, "read_timeout": 10}
@@ -33,7 +33,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 class Depot:
     """Files below `place`, a folder or a URL; names are parts joined by `/`, none of which can lead out of it.
 
-    Everything raises ValueError for a name that is none, and StorageError where the storage is out of reach.
+    Everything raises ValueError for a name that is none, and StorageAwayError where the storage is out of reach.
     """
 
     def __init__(self, place: str) -> None:
@@ -106,7 +106,7 @@ class Depot:
         except FileNotFoundError as error:
             raise StorageError(f"{self.place}/{name}: is not there; was it removed by hand?") from error
         except Exception as error:  # every protocol has its own
-            raise StorageError(
+            raise StorageAwayError(
                 f"{self.place}/{name}: the storage did not do it ({type(error).__name__}: {error}); check that it can "
                 "be reached, its keys and its free space"
             ) from error

@@ -80,7 +80,7 @@ LINES_PER_MINUTE = 20
 LINE_BYTES = 8 * KIB
 LOGGERS = (
     *("uvicorn.error", "asyncio", "palus.hub.server.download_counts", "palus.hub.server.route"),
-    *("palus.web.events", "palus.web.room", "palus.web.security"),
+    *("palus.web.events", "palus.web.room", "palus.web.security", "palus.web.worker_api"),
 )
 """Those that say something because of a request."""
 

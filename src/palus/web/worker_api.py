@@ -6,6 +6,7 @@ and a name of its own, so that nobody's results can be sent in somebody else's n
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -27,13 +28,15 @@ from palus.arena.ladder.inbox import accept, distrust
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.ladder.workers import StoreSource, games_of, greet
 from palus.arena.models.forms import Text
-from palus.errors import ArenaError, FalseReportError, LeaseError
+from palus.errors import ArenaError, FalseReportError, LeaseError, StorageError, UnreachableError
 from palus.hub.refusals import NotSignedInError, RefusedRequestError
 from palus.hub.server.context import Hub
 from palus.store import Store
 from palus.store.engine import now_ms
 from palus.web.security import fault
 from palus.web.shapes import Shape
+
+_log = logging.getLogger(__name__)
 
 QUESTIONS_PER_S = 25.0
 """Of all idle workers of one server together."""
@@ -272,5 +275,9 @@ async def _told() -> AsyncIterator[None]:
         raise fault(422, "false_report", f"{error}; a worker that sends such reports is suspended") from error
     except LeaseError as error:
         raise fault(LEASE_LOST_STATUS, "lease_lost", str(error)) from error
+    except (UnreachableError, StorageError) as error:
+        _log.error("%s", error)  # the worker learns that, not where on this machine
+        sentence = "The arena cannot read or write its files just now; try again in a moment."
+        raise fault(503, "storage_away", sentence, {"Retry-After": "5"}) from error
     except ArenaError as error:
         raise fault(422, "refused", str(error)) from error

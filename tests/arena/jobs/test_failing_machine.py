@@ -8,17 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flaky_storage import Flaky, flaky  # noqa: F401
 from sqlalchemy import select
 
-from palus.arena.jobs.worker import Lease, describe_here, play_order, work
+from palus.arena.jobs.worker import OUT_OF_REACH_S, Lease, describe_here, play_order, work
 from palus.arena.ladder.discovery import FolderPool, sweep_house
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.ladder.workers import StoreSource
+from palus.arena.ladder.workers import OwnSource, StoreSource
 from palus.arena.locked.sandbox import LockedProcess, LockedProcessError, Sandbox
 from palus.arena.locked.unit import UnitReport
+from palus.arena.locked.vet import Vetting
+from palus.arena.models.refusal import Refusal
 from palus.errors import ArenaError
-from palus.store import Store
+from palus.store import Store, open_store
 from palus.store.tables import jobs
 
 SETTINGS = ArenaSettings()
@@ -80,3 +83,34 @@ def test_a_worker_that_could_do_none_of_its_jobs_takes_a_single_one(
     monkeypatch.setattr("palus.arena.jobs.worker.play_order", play_the_first)
     assert work(far, stop) == 1
     assert far.asked[0] == 1 < far.asked[1] and far.asked[2:] == [1]
+
+
+def test_a_job_waits_while_the_storage_of_its_models_is_away(
+    tmp_path: Path,
+    flaky: Flaky,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = open_store(tmp_path / "arena", blobs=flaky.place)
+    path = tmp_path / "pool/ann/good/SoccerTwos.onnx"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"ann")
+    pool = FolderPool(tmp_path / "pool", store.blobs)
+    Scheduler(store, SETTINGS, [PeriodicSweep(lambda env: pool.sweep(env, quiet_since_ms=2**62), 1e9)]).tick()
+    for copy in store.blobs.folder.glob("??/*"):
+        copy.unlink()
+    stop, waits = threading.Event(), list[float]()
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        flaky.away = len(waits) < 6
+        if len(waits) == 20:
+            stop.set()
+
+    monkeypatch.setattr(stop, "wait", wait)
+    monkeypatch.setattr("palus.arena.jobs.worker.vet", lambda *_: Vetting(Refusal("bad", "Bad.", "Mend it."), {}))
+    flaky.away = True
+    assert work(OwnSource(store, "local-1", SETTINGS, describe_here()), stop, max_jobs=1) == 1
+    assert waits == 6 * [OUT_OF_REACH_S]
+    with store.read() as connection:
+        assert connection.execute(select(jobs.c.state, jobs.c.attempts)).all() == [("reported", 1)]
+    store.close()

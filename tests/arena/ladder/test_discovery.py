@@ -12,19 +12,23 @@ from types import SimpleNamespace
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from flaky_storage import Flaky, flaky  # noqa: F401
 from huggingface_hub import HfApi
 from sqlalchemy import delete, select
 
-from palus.arena.ladder.discovery import HuggingFace, Sweep, sweep_hub
+from palus.arena.ladder.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
 from palus.arena.ladder.entries import decide, read_lineup, take_in
+from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
+from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.games import GAMES
 from palus.envs.arena_game import ArenaGame
 from palus.errors import ArenaError
 from palus.hub.accounts import create_account, issue_token
 from palus.hub.limits import HubLimits
 from palus.hub.server.router import include_hub
-from palus.store import Store, open_store
-from palus.store.tables import entries, repos
+from palus.store import BlobStore, Store, open_store
+from palus.store.depot import Depot
+from palus.store.tables import entries, jobs, repos
 
 ENV = "SoccerTwos"
 TAGS = "---\nlibrary_name: ml-agents\ntags:\n- ML-Agents-SoccerTwos\n- reinforcement-learning\n---\n"
@@ -167,3 +171,33 @@ def test_a_hub_that_refuses_is_named_and_one_lost_file_stops_nobody_else(
     with pytest.raises(ArenaError, match="models cannot be listed"):
         HuggingFace(mine.blobs, HfApi(api.endpoint, "hf_wrong")).sweep(ENV, wanted=lambda repo, revision: True)
     mine.close()
+
+
+def test_a_storage_that_is_away_stops_no_matches_of_those_who_are_in(
+    tmp_path: Path,
+    flaky: Flaky,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = open_store(tmp_path / "arena", blobs=flaky.place)
+    (tmp_path / "pool/ann/one").mkdir(parents=True)
+    (tmp_path / f"pool/ann/one/{ENV}.onnx").write_bytes(b"one")
+    pool = FolderPool(tmp_path / "pool", store.blobs)
+    sweeps = [PeriodicSweep(sweep_house, 1e9), PeriodicSweep(lambda env: pool.sweep(env, quiet_since_ms=2**62), 0.0)]
+    with flaky.gone():
+        Scheduler(store, ArenaSettings(), sweeps).tick()
+    assert caplog.text.count("the storage did not do it (ConnectionError: connection refused)") == 1
+    with store.read() as connection:
+        assert len(connection.execute(select(jobs.c.id).where(jobs.c.kind == "pair")).all()) == 3
+    store.close()
+
+
+def test_a_storage_elsewhere_is_asked_nothing_about_models_that_lie_in_a_pool_as_before(
+    tmp_path: Path,
+    flaky: Flaky,  # noqa: F811
+) -> None:
+    (tmp_path / "pool/ann/one").mkdir(parents=True)
+    (tmp_path / f"pool/ann/one/{ENV}.onnx").write_bytes(b"one")
+    pool = FolderPool(tmp_path / "pool", BlobStore(tmp_path / "blobs", Depot(flaky.place)))
+    found = pool.sweep(ENV, quiet_since_ms=2**62).found
+    with flaky.gone():
+        assert pool.sweep(ENV, quiet_since_ms=2**62).found == found != ()

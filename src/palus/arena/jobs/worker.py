@@ -157,7 +157,7 @@ def _do(source: WorkSource, leases: Sequence[Lease], stop: threading.Event) -> i
                 _give_back(source, lease, "the worker was told to stop")
                 continue
             try:
-                done.append((lease, _run(source, lease)))
+                done.append((lease, _run_in_reach(source, lease, stop, lost)))
             except PalusError as error:
                 logger.warning("job %d: %s", lease.job_id, error)
                 _give_back(source, lease, str(error))
@@ -209,6 +209,18 @@ def _give_back(source: WorkSource, lease: Lease, fault: str) -> None:
         source.give_back(lease, fault)
     except ArenaError as error:
         logger.warning("job %d could not be given back (%s); its lease will run out", lease.job_id, error)
+
+
+def _run_in_reach(source: WorkSource, lease: Lease, stop: threading.Event, lost: threading.Event) -> Report:
+    """What comes of a job, which waits for models that are out of reach until it is told to stop or others have it."""
+    while True:
+        try:
+            return _run(source, lease)
+        except UnreachableError as error:
+            if stop.is_set() or lost.is_set():
+                raise
+            logger.warning("%s; job %d waits", error, lease.job_id)
+            stop.wait(OUT_OF_REACH_S)
 
 
 def _run(source: WorkSource, lease: Lease) -> Report:

@@ -182,7 +182,9 @@ class FolderPool:
             return None
         stamp = (state.st_mtime_ns, state.st_size)
         known = self._known.get(path)
-        if known is None or known[0] != stamp or not self._blobs.has(known[1]):
+        # Of blobs that are elsewhere nobody asks: that would be a question for every model at every look.
+        is_gone = known is not None and self._blobs.far is None and not self._blobs.has(known[1])
+        if known is None or known[0] != stamp or is_gone:
             data = _read_plain(path, most + 1)
             if len(data) > most:
                 return None

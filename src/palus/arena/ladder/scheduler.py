@@ -31,7 +31,7 @@ from palus.arena.locked.unit import Unit
 from palus.arena.models.entity import Entity
 from palus.arena.models.refusal import Refusal
 from palus.arena.referee.games import GAMES
-from palus.errors import ArenaError
+from palus.errors import ArenaError, StorageError
 from palus.ratings.elo import START
 from palus.store import Store
 from palus.store.derived import intake, ratings
@@ -87,7 +87,7 @@ def run_sweep(store: Store, periodic: PeriodicSweep, settings: ArenaSettings) ->
     for env in (*settings.envs, *others):
         try:
             sweep = periodic.sweep(env)
-        except ArenaError as error:
+        except (ArenaError, StorageError) as error:
             if str(error) != periodic.complaint:
                 logger.warning("%s", error)
             periodic.complaint = str(error)

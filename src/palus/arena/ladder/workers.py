@@ -29,7 +29,7 @@ from palus.arena.ladder.audit import suspension, workers_with
 from palus.arena.ladder.inbox import accept
 from palus.arena.ladder.settings import ArenaSettings
 from palus.arena.referee.games import DEFAULT_GAME, GAMES, env_build
-from palus.errors import ArenaError, StorageError, UnreachableError
+from palus.errors import ArenaError, StorageAwayError, StorageError, UnreachableError
 from palus.store import Store, open_store
 from palus.store.engine import now_ms
 from palus.store.tables import jobs, workers
@@ -140,9 +140,12 @@ class StoreSource:
             queue.renew(connection, ids, secret, lease_s=self.lease_s, now_ms=now_ms())
 
     def model(self, sha256: str) -> bytes:
-        """The bytes of a model file."""
+        """The bytes of a model file. Raises UnreachableError where their storage is away, ArenaError where they are
+        gone or damaged."""
         try:
             return self.store.blobs.read(sha256)
+        except StorageAwayError as error:
+            raise UnreachableError(f"the arena's models are out of reach: {error}") from error
         except StorageError as error:
             raise ArenaError(f"the model cannot be read: {error}") from error
 
