@@ -171,6 +171,17 @@ def test_a_refused_file_is_refused_with_its_reason_for_everybody(store: Store) -
     assert [tuple(row) for row in rows] == [("wrong-contract", "obs_1 is missing", "export again")] * 2
 
 
+def test_a_model_that_no_worker_could_check_is_checked_again_with_the_next_revision(store: Store) -> None:
+    take(store, found("ann/a", "same"))
+    with store.write() as connection:
+        connection.execute(update(jobs).values(state="failed", fault="no process"))
+    Scheduler(store, ArenaSettings(), []).take_back()
+    assert take(store, found("ann/a", "same"), found("ann/a", "same", "2")) == [("ann/a", "pending")]
+    assert waiting(store) == ["ann/a"] and Scheduler(store, ArenaSettings(), []).take_back() is None
+    accept_file(store, "same")
+    assert on_board(store) == ["ann/a"]
+
+
 def test_the_board_shows_the_newest_accepted_revision_and_older_ones_stay_as_history(store: Store) -> None:
     take(store, found("ann/a", "one"))
     accept_file(store, "one")

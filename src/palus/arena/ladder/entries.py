@@ -25,6 +25,8 @@ from palus.arena.referee.games import game_of
 from palus.store import Store
 from palus.store.tables import accounts, entries, jobs, matches
 
+GIVEN_UP = "validation-failed"
+"""Code of a refusal that says nothing of the model: no worker came to the end of its check."""
 HOUR_MS = 3_600_000
 FORGOTTEN_AT_ONCE = 5000
 _AT_ONCE, _FEW = 500, 30
@@ -296,7 +298,7 @@ def _judge(
     if found.fault is not None:
         return {"state": "refused", "checked_ms": now_ms, **vars(_missing(env, found))}
     same = (entries.c.env == env) & (entries.c.file_sha256 == entity.sha256)
-    checked = same & entries.c.checked_ms.is_not(None)
+    checked = same & entries.c.checked_ms.is_not(None) & entries.c.code.is_distinct_from(GIVEN_UP)
     twin = connection.execute(select(entries).where(checked).order_by(entries.c.id).limit(1)).first()
     if twin is not None:
         told = ("sha256", "files", "computation", "code", "sentence", "remedy", "details")
@@ -306,6 +308,7 @@ def _judge(
     asked[entity.owner] += 1
     payload = {"env": env, "contender": entity.to_json(), "params": dict(params)}
     payloads = {f"validate:{env}:{entity.sha256}": (priority, payload)}
+    queue.forget_checks(connection, payloads)
     queue.enqueue(connection, "validate", payloads, now_ms=now_ms)
     return {"state": "pending", "code": None, "sentence": None, "remedy": None}
 

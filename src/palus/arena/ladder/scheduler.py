@@ -323,7 +323,8 @@ def _order_of(payload: str) -> Unit:
 
 def _not_validated(fault: str) -> Refusal:
     return Refusal(
-        "validation-failed",
+        entries.GIVEN_UP,
         f"the file could not be validated ({fault})",
-        "export the model again; if it is sound, ask the arena's administrator to look at its log",
+        "push another revision, with which it is checked again; if that ends so, too, ask the arena's administrator to "
+        "look at its log",
     )
