@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from arena_records import dump, published, record, season, sha, side
-from sqlalchemy import insert, text, update
+from sqlalchemy import event, insert, text, update
 
 from histories import add_history, arrange, variance_of_gaps
 from palus.arena.ladder import refresh
@@ -284,6 +284,29 @@ def test_an_annulment_reads_no_match_before_its_point_again_and_keeps_the_points
     points = published(store, rating_points)
     assert {row["seq"] for row in points} == {20, 40, *range(61, 142, 20)}
     assert {row["rating"] for row in points if row["seq"] == 40} == {7.0}
+
+
+def test_what_was_struck_out_before_is_not_written_again_with_every_match(tmp_path: Path) -> None:
+    records = season({"ann/a": 0.0, "bob/b": 0.0}, units=6, seed=7)
+    store = make_store(tmp_path, ["ann/a", "bob/b"], records[:-2])
+    struck = [{"match_id": r.id, "reason": "audit", "created_ms": 1} for r in records[:8]]
+    refresher, written = Refresher(store, SETTINGS), list[str]()
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.startswith("INSERT INTO left_out"):
+            written.extend(name for name, _ in (parameters if isinstance(parameters, list) else [parameters]))
+
+    event.listen(store.engine, "before_cursor_execute", note)
+    for some, more in ((struck[:6], []), ([], records[-2:-1]), (struck[6:], records[-1:])):
+        with store.write() as connection:
+            if some:
+                connection.execute(insert(annulments), some)
+        add(store, more)
+        refresher.refresh()
+    assert sorted(written) == sorted(line["match_id"] for line in struck)
+    grown = dump(store)
+    Refresher(store, SETTINGS).recompute()
+    assert dump(store) == grown
 
 
 def test_unrated_and_void_matches_change_nothing_and_a_replaced_revision_keeps_a_rating_without_rank(

@@ -49,8 +49,9 @@ class Intake:
     place: row of each pairing and season. counts: [rows, 4, 4] `Sums.counts` of it; sides: [rows, 2] its entities, as
     numbered in `numbers`. last: newest match of each entity, number and time. matches: of the env up to `seen_seq`, all
     of them. games: that count, the newest of them `rated_seq`. pointed: games of each player at its last point. struck:
-    what is left out. looked_seq: the log has none of the env's after `upto_seq` up to here. changed, players_changed:
-    what the store does not hold yet; saved: what it held when it was last looked at.
+    what is left out; struck_saved: of that, what the store holds. looked_seq: the log has none of the env's after
+    `upto_seq` up to here. changed, players_changed: what the store does not hold yet; saved: what it held when it was
+    last looked at.
     """
 
     env: str
@@ -69,6 +70,7 @@ class Intake:
     pointed: dict[str, int] = field(default_factory=dict)
     looked_seq: int = 0
     struck: set[str] = field(default_factory=set)
+    struck_saved: set[str] = field(default_factory=set)
     changed: set[Key] = field(default_factory=set)
     players_changed: set[str] = field(default_factory=set)
     saved: object = None
@@ -115,6 +117,7 @@ def load(connection: Connection, env: str) -> Intake:
     known = Intake(env, last.upto_seq, last.rated_seq, last.rated_ms, last.seen_seq, last.matches, saved=tuple(last))
     known.census = load_census(connection, env)
     known.struck = set(connection.scalars(select(left_out.c.match_id).where(left_out.c.env == env)))
+    known.struck_saved = known.struck
     wanted = select(pair_sums.c.season, pair_sums.c.low, pair_sums.c.high, pair_sums.c.counts)
     for season, low, high, counts in connection.execute(wanted.where(pair_sums.c.env == env)):
         row = known.row((season, low, high))
@@ -174,13 +177,17 @@ def save(connection: Connection, known: Intake) -> None:
         connection.execute(gone, [{"a": name} for name in players])
         connection.execute(insert(player_sums), [_player_row(known, name) for name in players])
     save_census(connection, env, known.census)
-    connection.execute(delete(left_out).where(left_out.c.env == env))
-    if known.struck:
-        connection.execute(insert(left_out), [{"match_id": name, "env": env} for name in sorted(known.struck)])
+    if known.struck_saved - known.struck:
+        connection.execute(delete(left_out).where(left_out.c.env == env))
+        known.struck_saved = set()
+    new = [{"match_id": name, "env": env} for name in sorted(known.struck - known.struck_saved)]
+    if new:  # the others stay: there may be as many as an account has ever sent
+        connection.execute(insert(left_out), new)
     connection.execute(delete(intake).where(intake.c.env == env))
     numbers = {name: getattr(known, name) for name in ("upto_seq", "rated_seq", "rated_ms", "seen_seq", "matches")}
     connection.execute(insert(intake).values(env=env, **numbers))
     known.saved = tuple(connection.execute(select(intake).where(intake.c.env == env)).one())
+    known.struck_saved = known.struck
     known.changed.clear()
     known.players_changed.clear()
 
