@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -111,6 +112,16 @@ def test_when_the_helper_is_killed_its_processes_end_and_the_next_one_opens():
         assert caught.value.cause == "engine"
         with contextlib.closing(sandbox.open(LIMITS)) as next_one:
             assert next_one.begin(Task(behaviors=(SOCCER,)), [stock().SerializeToString()]).refusal is None
+
+
+def test_a_machine_without_free_descriptors_opens_no_process_and_blames_no_model(monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socketpair", refuse)
+    with pytest.raises(LockedProcessError, match="no process for the model: Too many open files") as caught:
+        Sandbox().open(LIMITS)
+    assert caught.value.cause == "engine"
 
 
 def test_a_closed_sandbox_leaves_no_process():

@@ -76,7 +76,10 @@ class Sandbox:
             self._close()
 
     def _open(self, limits: Limits) -> LockedProcess:
-        here, there = socket.socketpair()
+        try:
+            here, there = socket.socketpair()
+        except OSError as error:
+            raise LockedProcessError("engine", f"no process for the model: {error.strerror}") from error
         with there:
             try:
                 answer = self._request({"op": "fork", "limits": asdict(limits)}, there.fileno())
