@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -201,3 +203,43 @@ def test_a_storage_elsewhere_is_asked_nothing_about_models_that_lie_in_a_pool_as
     found = pool.sweep(ENV, quiet_since_ms=2**62).found
     with flaky.gone():
         assert pool.sweep(ENV, quiet_since_ms=2**62).found == found != ()
+
+
+def offer(pool: Path, repo: str, model: bytes, modified_s: float) -> None:
+    path = pool / repo / f"{ENV}.onnx"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(model)
+    os.utime(path, (modified_s, modified_s))
+
+
+def test_a_copy_in_a_pool_takes_no_place_on_the_board_by_its_date(store: Store, tmp_path: Path) -> None:
+    pool = FolderPool(tmp_path, store.blobs)
+    offer(tmp_path, "zoe/first", b"model", 100)
+    offer(tmp_path, "bob/second", b"model", 200)
+    offer(tmp_path, "ann/own", b"own", 150)
+
+    def look(now_ms: int) -> set[str]:
+        with store.write() as connection:
+            take_in(connection, pool.sweep(ENV, quiet_since_ms=2**62), {}, now_ms=now_ms)
+            for model in (b"model", b"own"):
+                decide(connection, ENV, hashlib.sha256(model).hexdigest(), None, {}, now_ms=now_ms)
+            ranked = read_lineup(connection, ENV, repos_per_owner=0).ranked
+        return {entity.repo for entity in ranked.values()}
+
+    assert look(1000) == {"zoe/first", "ann/own"}
+    offer(tmp_path, "eve/copy", b"model", 50)
+    offer(tmp_path, "eve/other", b"own", 1)
+    assert look(2000) == {"zoe/first", "ann/own"}
+
+
+def test_a_model_whose_clock_is_ahead_is_found_when_nothing_changes_any_more(store: Store, tmp_path: Path) -> None:
+    pool, now_s = FolderPool(tmp_path, store.blobs), time.time()
+
+    def found() -> list[str]:
+        return [entry.entity.repo for entry in pool.sweep(ENV, quiet_since_ms=round(1000 * now_s) - 5000).found]
+
+    offer(tmp_path, "ann/ahead", b"mod", now_s + 7200)
+    offer(tmp_path, "bob/now", b"model", now_s)
+    assert found() == []
+    offer(tmp_path, "ann/ahead", b"model", now_s + 7201)
+    assert [found(), found()] == [[], ["ann/ahead"]]

@@ -403,7 +403,7 @@ def test_a_folder_pool_offers_files_that_have_rested_and_keeps_their_bytes(store
     pool = FolderPool(folder, store.blobs)
     seen = pool.sweep(ENV, quiet_since_ms=150_000)
     assert [(f.entity.repo, f.entity.owner, f.entity.file, f.pushed_ms) for f in seen.found] == [
-        ("ann/old", "ann", "SoccerTwos.onnx", 100_000)
+        ("ann/old", "ann", "SoccerTwos.onnx", 0)
     ]
     assert seen.present == {"ann/old", "ann/being-copied"}
     assert store.blobs.read(seen.found[0].entity.sha256) == b"model"

@@ -29,6 +29,7 @@ from palus.files import digest_of
 from palus.hub.folder_pool import find_repositories
 from palus.hub.ids import COMMIT, check_repo_id
 from palus.store.blobs import BlobStore
+from palus.store.engine import now_ms
 from palus.store.tables import commit_files, commits, entries, repo_tags, repos
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,8 @@ FETCH_S, FETCH_BYTES = 600.0, 1 << 16
 @dataclass(frozen=True)
 class Entry:
     """A revision of a repository that asks to be ranked, as the entity that it would be. pushed_ms: when its repository
-    first had these files, as far as the source tells; of revisions that have an entry nobody looks it up.
+    first had these files, as far as the source tells, 0 where it does not; of revisions that have an entry nobody looks
+    it up.
 
     fault: why there is nothing to play. Its files are then those that are there, without a hash if they are too large.
     """
@@ -131,27 +133,30 @@ class FolderPool:
     """A folder `<owner>/<name>/<Behavior>.onnx`: entering without any server. Bytes go to the blobs on change.
 
     Whoever shares the folder writes there: links and devices under the name of a model, a repository or an owner are
-    not followed, and what is wrong with one repository keeps no other from playing.
+    not followed, and what is wrong with one repository keeps no other from playing. Dates of files are their writers',
+    too: they say in which order those come that a look finds, and nobody is earlier by them than the looks before.
     """
 
     def __init__(self, folder: Path, blobs: BlobStore) -> None:
         self.folder = folder
         self._blobs = blobs
         self._known: dict[Path, tuple[tuple[int, int], str]] = {}
+        self._seen: dict[tuple[str, Path], list[tuple[int, int]]] = {}  # by env and repository, at the last look
         self._faults: dict[str, dict[str, str]] = {}  # of the last look: env -> repository -> what was told
 
     def sweep(self, env: str, *, quiet_since_ms: int) -> Sweep:
         """Raises ArenaError when there is no such folder."""
         if not self.folder.is_dir():
             raise ArenaError(f"{self.folder}: no folder is there; models that came from it play on. Check --pool")
-        found, present, game, faults = [], set(), game_of(env), dict[str, str]()
+        found, present, game, faults = list[tuple[int, Entry]](), set(), game_of(env), dict[str, str]()
         for repo, folder in find_repositories(self.folder).items():
             try:
                 states = _plain_files(folder, game)
                 if states:
                     present.add(repo)
-                    entry = self._entry(env, repo, folder, states, quiet_since_ms)
-                    found += [entry] if entry else []
+                    modified_ms = max(state.st_mtime_ns for state in states.values()) // 1_000_000
+                    if self._rests(env, folder, states, modified_ms, quiet_since_ms):
+                        found.append((modified_ms, self._entry(env, repo, folder, states)))
             except OSError as error:  # tried again: whoever played from there plays on
                 present.add(repo)
                 fault = f"{error.filename or folder}: {error.strerror}; it is passed over until that is mended"
@@ -159,22 +164,27 @@ class FolderPool:
                 if fault != self._faults.get(env, {}).get(repo):
                     logger.warning("%s", fault)
         self._faults[env] = faults
-        return Sweep("folder", env, tuple(found), frozenset(present))
+        oldest_first = sorted(found, key=lambda one: one[0])
+        return Sweep("folder", env, tuple(entry for _, entry in oldest_first), frozenset(present))
 
-    def _entry(
-        self, env: str, repo: str, folder: Path, states: Mapping[str, os.stat_result], quiet_since_ms: int
-    ) -> Entry | None:
-        """states: of its files, by name. None while it is still being copied."""
-        modified_ms = max(state.st_mtime_ns for state in states.values()) // 1_000_000
-        if modified_ms > quiet_since_ms:
-            return None
+    def _rests(
+        self, env: str, folder: Path, states: Mapping[str, os.stat_result], modified_ms: int, quiet_since_ms: int
+    ) -> bool:
+        """Whether a repository is not being copied any more. One whose clock is ahead is when nothing has changed since
+        the last look. states: of its files, by name."""
+        stamps = [(state.st_mtime_ns, state.st_size) for state in states.values()]
+        before, self._seen[env, folder] = self._seen.get((env, folder)), stamps
+        return modified_ms <= quiet_since_ms or (modified_ms > now_ms() and stamps == before)
+
+    def _entry(self, env: str, repo: str, folder: Path, states: Mapping[str, os.stat_result]) -> Entry:
+        """states: of its files, by name."""
         game = game_of(env)
         most = arena_rules(game.pictures).max_bytes
         files = {game.files[name]: self._store(folder / name, state, most) for name, state in states.items()}
         # No commits here: a revision is named by its bytes, and a file that is too large by its size.
         sizes = {game.files[name]: state.st_size for name, state in states.items()}
         revision = digest_of({b: sha256 or _digest(f"{repo} {sizes[b]}") for b, sha256 in files.items()})
-        return _entry(env, repo, revision[:40], files, modified_ms)
+        return _entry(env, repo, revision[:40], files, 0)
 
     def _store(self, path: Path, state: os.stat_result, most: int) -> str | None:
         """SHA-256 of the file's bytes, which are among the blobs then; None of more than `most`."""
