@@ -19,7 +19,7 @@ from sqlalchemy import Connection, delete, select, text, update
 from sqlalchemy.exc import OperationalError
 from units import passed_off
 
-from palus.arena.jobs.worker import describe_here, play_order, work
+from palus.arena.jobs.worker import Lease, describe_here, play_order, work
 from palus.arena.ladder import queue, scheduler
 from palus.arena.ladder.audit import suspend, suspension
 from palus.arena.ladder.charge import Charge
@@ -302,6 +302,35 @@ def test_matches_are_ordered_and_logged_while_the_ratings_are_fitted(
 
         wait_until(logged)
         done.set()
+    store.close()
+
+
+def test_a_worker_hands_in_what_it_played_while_the_arena_or_its_database_was_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, clock_s = open_store(tmp_path), [1000.0]
+    monkeypatch.setattr("palus.arena.ladder.scheduler.time.monotonic", lambda: clock_s[0])
+    Scheduler(store, ENDLESS, [PeriodicSweep(sweep_house, 1e9)], min_workers=2, seed=1).tick()
+    source = StoreSource(store, "lab/pc", ENDLESS, describe_here(), trusted=False)
+    leases = [source.take()[0] for _ in range(4)]
+
+    def is_held(lease: Lease, until_ms: int, look: Callable[[], object]) -> bool:
+        """After a look at a lease that has run out."""
+        with store.write() as connection:
+            connection.execute(update(jobs).where(jobs.c.id == lease.job_id).values(lease_until_ms=until_ms))
+        look()
+        with store.read() as connection:
+            return connection.scalar(select(jobs.c.state).where(jobs.c.id == lease.job_id)) == "leased"
+
+    service = ArenaService(store, ENDLESS, Sources(), workers=0)
+    assert is_held(leases[0], 1, service._take_charge) and is_held(leases[0], 1, service._tick)
+    assert not is_held(leases[1], 0, service._tick), "its account was suspended"
+    clock_s[0] += ENDLESS.lease_s
+    assert not is_held(leases[0], 1, service._tick)
+    service._ticked_ms -= 30_000  # the database was away
+    assert is_held(leases[2], 1, service._tick)
+    source.renew([leases[2]])
+    service._charge.release()
     store.close()
 
 

@@ -235,10 +235,18 @@ def give_back(connection: Connection, job_id: int, secret: str, fault: str, *, m
 
 
 def reap(
-    connection: Connection, *, max_attempts: int, now_ms: int, dead_workers: tuple[str, ...] = ()
+    connection: Connection,
+    *,
+    max_attempts: int,
+    now_ms: int,
+    dead_workers: tuple[str, ...] = (),
+    patient: bool = False,
 ) -> list[Row[Any]]:
-    """Take back the jobs whose lease ran out, and all that dead workers hold. Returns rows of those that failed now."""
-    overdue = (jobs.c.lease_until_ms < now_ms) | jobs.c.worker.in_(dead_workers)
+    """Take back the jobs whose lease ran out, and all that dead workers hold. Returns rows of those that failed now.
+
+    patient: of the former only those of which nothing is taken any more, because their account was suspended.
+    """
+    overdue = (jobs.c.lease_until_ms < (1 if patient else now_ms)) | jobs.c.worker.in_(dead_workers)
     rows = connection.execute(select(jobs).where(jobs.c.state == "leased", overdue).with_for_update()).all()
     fault = "the worker vanished"
     return [row for row in rows if _put_back(connection, row, fault, max_attempts, now_ms)]

@@ -130,6 +130,7 @@ class Scheduler:
         self._beliefs: dict[str, Beliefs | None] = dict.fromkeys(settings.envs)
         self._lineups: dict[str, entries.Lineup | None] = dict.fromkeys(settings.envs)
         self._refitting, self._refresh_due_s = threading.Lock(), -np.inf
+        self._patient_until_s = -np.inf
 
     def tick(self) -> None:
         """One pass. Raises ArenaError, and orders nothing, when the log does not end where it was left."""
@@ -156,11 +157,16 @@ class Scheduler:
         while link(self._store, now_ms=now_ms(), audit_share=share) == REPORTS_PER_TRANSACTION:
             pass
 
+    def wait_for_workers(self) -> None:
+        """Free no job because its lease ran out until its worker has had time to renew it: the arena was away."""
+        self._patient_until_s = time.monotonic() + self._settings.lease_s
+
     def take_back(self, dead_workers: tuple[str, ...] = ()) -> None:
         """Free the jobs of workers that vanished. A model whose validation no worker survives is refused."""
-        attempts, now = self._settings.max_attempts, now_ms()
+        attempts, now, patient = self._settings.max_attempts, now_ms(), time.monotonic() < self._patient_until_s
         with self._store.write() as connection:
-            for row in queue.reap(connection, max_attempts=attempts, now_ms=now, dead_workers=dead_workers):
+            gone = queue.reap(connection, max_attempts=attempts, now_ms=now, dead_workers=dead_workers, patient=patient)
+            for row in gone:
                 logger.warning("job %d (%s) was given up after %d attempts", row.id, row.key, row.attempts)
             for payload, fault in queue.failed_jobs(connection, "validate"):
                 sha256 = payload["contender"]["sha256"]

@@ -94,12 +94,13 @@ class ArenaService:
         self._rater: subprocess.Popen[bytes] | None = None
         self._restart_s = RESTART_S
         self._restart_due_s = 0.0
+        self._ticked_ms = 0
         self._charge, self._in_charge, self._waits = Charge(store), False, waits
         self._stop = threading.Event()
         collect = partial(collect_garbage, store)
         first_s = min(FIRST_COMPARISON_S, settings.audit_interval_s)
         self._threads = [  # each on its own: matches go on meanwhile
-            self._thread("arena scheduler", 0.0, TICK_S, self._take_charge, self._keep_workers, self._scheduler.tick),
+            self._thread("arena scheduler", 0.0, TICK_S, self._take_charge, self._keep_workers, self._tick),
             self._thread("arena ratings", 0.0, TICK_S, self._rate),
             self._thread("arena garbage", 0.0, GARBAGE_EVERY_S, self._prune_jobs, self._forget_refused, collect),
             self._thread("arena audits", 0.0, SETTLE_EVERY_S, self._settle),
@@ -146,6 +147,7 @@ class ArenaService:
         if was or not self._in_charge:
             return
         write_text(self._store.folder / SETTINGS_FILE, self.settings.to_json())
+        self._scheduler.wait_for_workers()
         with self._store.read() as connection:
             held = connection.scalars(select(jobs.c.worker).where(jobs.c.state == "leased").distinct()).all()
         self._scheduler.take_back(tuple(worker for worker in held if is_local(worker)))
@@ -177,6 +179,14 @@ class ArenaService:
                 pause_s = every_s
 
         return threading.Thread(target=run, name=name, daemon=daemon)
+
+    def _tick(self) -> None:
+        """A pass. After a while without one workers could not renew their leases: the database was away, this machine
+        slept, or its clock was set."""
+        if now_ms() > self._ticked_ms + 1000 * self.settings.lease_s / 3:
+            self._scheduler.wait_for_workers()
+        self._scheduler.tick()
+        self._ticked_ms = now_ms()
 
     def _keep_workers(self) -> None:
         """Start what is missing. Jobs of those that died are free again at once."""
