@@ -93,6 +93,13 @@ def test_copies_that_were_not_used_for_long_make_room(tmp_path: Path) -> None:
     assert store.read(old) == bytes([0]) * 15
 
 
+def test_a_copy_that_another_process_removes_meanwhile_disturbs_nobody(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path / "here", Depot(str(tmp_path / "far")), most_bytes=40)
+    (store.folder / "ab").mkdir(parents=True)
+    (store.folder / "ab" / ("ab" * 32)).symlink_to("gone")  # is listed, and not there when it is looked at
+    assert store.read(store.put(bytes(15)).sha256) == bytes(15)
+
+
 def test_a_data_folder_remembers_where_its_blobs_are(tmp_path: Path) -> None:
     open_store(tmp_path / "arena", blobs=str(tmp_path / "far")).close()
     store = open_store(tmp_path / "arena")

@@ -56,6 +56,12 @@ def test_nobody_fills_the_disk_with_downloads_of_games_that_he_makes_up(client: 
     assert len(list((store.folder / "exports").iterdir())) == 1
 
 
+def test_a_file_that_another_process_removes_meanwhile_disturbs_no_download(client: TestClient, store: Store) -> None:
+    (store.folder / "exports").mkdir()
+    (store.folder / "exports" / "other.part.csv").symlink_to("gone")  # is listed, and not there when it is looked at
+    assert download(client, "elo.csv")
+
+
 def test_the_history_is_read_by_the_rules_of_the_reference_analytics(client: TestClient) -> None:
     """Those rules: four columns by name, ids split at the slash, Unix seconds, anything but 0 and 1 is a draw."""
     rows = list(csv.DictReader(io.StringIO(download(client, "history.csv").decode())))

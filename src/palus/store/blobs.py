@@ -133,7 +133,10 @@ class BlobStore:
         if self.far is None or self._brought < self.most_bytes / 20:
             return
         self._brought, kept, now = 0, 0, time.time()
-        found = [(file.stat(), file) for file in self.folder.glob("??/*")]
+        found = []
+        for file in self.folder.glob("??/*"):
+            with contextlib.suppress(FileNotFoundError):  # other processes make room, too
+                found.append((file.stat(), file))
         for seen, file in sorted(found, key=lambda one: one[0].st_mtime, reverse=True):
             kept += seen.st_size
             if kept > self.most_bytes and now - seen.st_mtime > IN_USE_S:

@@ -204,8 +204,8 @@ class Exports:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             for old in set(self._folder.iterdir()) - given_out:
-                if time.time() - old.stat().st_mtime > 10 * max(self._keep_s, 60.0):
-                    with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # other web processes write and remove here, too
+                    if time.time() - old.stat().st_mtime > 10 * max(self._keep_s, 60.0):
                         old.unlink()
             path = self._folder / f"{env}-{time.time_ns()}-{name}"
             write_table(view, env, name, path)
