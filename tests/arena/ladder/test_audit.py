@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 from units import contender, house
 
 from palus.arena.jobs.worker import describe_here, work
+from palus.arena.ladder import audit as auditing
 from palus.arena.ladder import queue
 from palus.arena.ladder.audit import audit, is_local, reinstate, suspend, suspend_outliers, suspension
 from palus.arena.ladder.discovery import Entry, Sweep, sweep_house
@@ -29,7 +31,7 @@ from palus.arena.ladder.match_files import read_actions
 from palus.arena.ladder.runner_tests import RatedMatch, suspicions
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
-from palus.arena.ladder.verification import verify, verify_record
+from palus.arena.ladder.verification import Verification, verify, verify_record
 from palus.arena.ladder.workers import StoreSource
 from palus.arena.locked.play import play_unit
 from palus.arena.locked.unit import Unit
@@ -38,7 +40,7 @@ from palus.arena.referee.actions import decode_actions, encode_actions, replay_m
 from palus.cli import app
 from palus.errors import ArenaError
 from palus.store import Store, open_store
-from palus.store.tables import annulments, entries, workers
+from palus.store.tables import annulments, entries, matches, workers
 
 SETTINGS = ArenaSettings(target_half_width=0.0)
 
@@ -281,6 +283,30 @@ def test_an_audit_suspends_a_forger_with_its_account_and_looks_at_every_forfeit_
         assert suspension(connection, "eve/three") is None
         with pytest.raises(ArenaError, match="no worker lab/pc is suspended"):
             reinstate(connection, "lab/pc")
+
+
+def test_an_audit_holds_little_of_a_long_log_but_what_it_looks_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, looked = open_store(tmp_path), list[str]()
+
+    def look(_store: Store, match_id: str) -> Verification:
+        looked.append(match_id)
+        return Verification(match_id, True, "")
+
+    monkeypatch.setattr(auditing, "look_again", look)
+    with store.write() as connection:
+        append(connection, [record(0)], 1)
+        one = dict(connection.execute(select(matches)).mappings().one()) | {"record": ""}
+        more = [one | {"seq": n, "id": f"more {n}", "unit_id": f"unit {n // 2}"} for n in range(2, 20_002)]
+        connection.execute(insert(matches), more)
+    tracemalloc.start()
+    audit(store, 0.001, seed=1, now_ms=1)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(set(looked)) == len(looked) == 20 and {f"more {int(one[5:]) ^ 1}" for one in looked} == set(looked)
+    assert most_bytes < 100 * 20_000
+    store.close()
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,9 @@ LOCAL = "local-"
 OUTLIER_MATCHES = 200_000
 """Of the newest, in which workers' results are compared."""
 
+_ROWS_PER_READ, _AT_ONCE = 10_000, 500
+"""Matches that are read at once, and named in one condition."""
+
 FORFEITS_FORGIVEN = 2
 """A time-out or a crash that does not happen again may be the fault of a busy machine; so many of an account's
 pairs within `FORGIVEN_MS` may, whatever it calls its workers."""
@@ -58,22 +61,30 @@ class Audit:
 
 
 def audit(store: Store, share: float, *, seed: int, now_ms: int) -> Audit:
-    """Play a random share of the log again, at least one mirrored pair, both legs; strike out what fails.
+    """Play a random share of the log again, at least one mirrored pair, both legs; strike out what fails. Of the others
+    no more is in memory than a number for each pair.
 
     Pairs with a forfeit that a worker elsewhere reported are all played again. Workers from elsewhere whose matches
     turn out to be forged are suspended.
     """
-    columns = select(matches.c.seq, matches.c.id, matches.c.unit_id, matches.c.worker, matches.c.result)
+    counted, first = matches.c.id.not_in(_struck()), func.min(matches.c.seq)
+    pairs = select(first).where(counted).group_by(matches.c.unit_id).order_by(first)
+    forfeited = counted & matches.c.result.not_in(PLAYED) & matches.c.worker.contains("/")
+    rows: dict[int, tuple[str, str]] = {}
     with store.read() as connection:
-        rows = connection.execute(columns.where(matches.c.id.not_in(_struck())).order_by(matches.c.seq)).all()
-    units = list(dict.fromkeys(row.unit_id for row in rows))
-    count = min(len(units), max(1, round(share * len(units))))
-    chosen = {units[i] for i in np.random.default_rng(seed).permutation(len(units))[:count].tolist()}
-    chosen |= {row.unit_id for row in rows if row.result not in PLAYED and is_elsewhere(row.worker)}
-    again = [row for row in rows if row.unit_id in chosen]
-    found = [look_again(store, row.id) for row in again]
+        firsts = np.fromiter(connection.scalars(pairs, execution_options={"yield_per": _ROWS_PER_READ}), np.int64)
+        count = min(len(firsts), max(1, round(share * len(firsts))))
+        chosen = firsts[np.random.default_rng(seed).permutation(len(firsts))[:count]].tolist()
+        chosen += connection.scalars(select(matches.c.seq).where(forfeited))
+        for start in range(0, len(chosen), _AT_ONCE):
+            some = matches.alias()
+            units = select(some.c.unit_id).where(some.c.seq.in_(chosen[start : start + _AT_ONCE]))
+            of_units = select(matches.c.seq, matches.c.id, matches.c.worker).where(matches.c.unit_id.in_(units))
+            rows |= {seq: (match_id, worker) for seq, match_id, worker in connection.execute(of_units.where(counted))}
+    again = dict(rows[seq] for seq in sorted(rows))
+    found = [look_again(store, match_id) for match_id in again]
     with store.write() as connection:
-        suspended = strike_out(connection, found, {row.id: row.worker for row in again}, now_ms)
+        suspended = strike_out(connection, found, again, now_ms)
     return Audit(tuple(found), tuple(suspended))
 
 
