@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import torch
 from browsing import AXE, end_and_home_scroll, eventually, needs_browser, tabs
@@ -29,7 +32,7 @@ from palus.nn.network import Network
 from palus.progress import PROGRESS, ProgressWriter
 from palus.types import FROZEN
 from palus.web.watch.app import Runs, make_watch_app
-from palus.web.watch.figures import MAX_POINTS, thinned
+from palus.web.watch.figures import MAX_POINTS, Figures, thinned
 
 
 def opening(**more: Any) -> dict[str, Any]:
@@ -182,6 +185,25 @@ def test_a_fresh_match_is_a_mirrored_pair_of_the_newest_policy(client: TestClien
     _, replay = read_replay(tmp_path / "now.match")
     newest, past = "newest (400 steps)", "snapshot-0 (0 steps)"
     assert [recording.names for recording in replay.recordings] == [(newest, past), (past, newest)]
+
+
+def test_a_match_that_is_asked_for_keeps_no_page_waiting_while_its_run_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page_came, in_time = threading.Event(), list[bool]()
+    monkeypatch.setattr(Figures, "update", lambda _: in_time.append(page_came.wait(5)))
+
+    async def ask() -> None:
+        app = httpx.ASGITransport(make_watch_app([tmp_path]))
+        async with httpx.AsyncClient(transport=app, base_url="http://localhost") as client:
+            match = asyncio.create_task(client.post("/api/watch/runs/0/match"))
+            await asyncio.sleep(0.1)
+            await client.get("/")
+            page_came.set()
+            await match
+
+    asyncio.run(ask())
+    assert in_time == [True]
 
 
 @pytest.mark.parametrize("against", ["snapshot-3", "../../etc/passwd", "snapshot-", "snapshot-0/../0", ""])

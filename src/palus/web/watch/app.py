@@ -127,7 +127,7 @@ def make_watch_router(runs: Runs) -> APIRouter:
             raise fault(409, "busy", "A match is being played for another tab; try again in a moment.")
         async with stage_taken:
             try:
-                replay = await asyncio.to_thread(runs.stage(number).play, against)
+                replay = await asyncio.to_thread(lambda: runs.stage(number).play(against))
             except PalusError as error:
                 raise fault(404, "no_match", str(error)) from error
         return Response(replay, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
