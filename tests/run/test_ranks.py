@@ -9,33 +9,38 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from torch.distributed import TCPStore
+from toys import Recall, behavior_of
 from typer.testing import CliRunner
 
 import palus
 from palus.cli import app
 from palus.cli.train import _decided
-from palus.config import load_run
+from palus.config import RunFile, load_run
 from palus.errors import CheckpointError, StorageError
 from palus.launch.link import Link
 from palus.learn.learner import Learner
+from palus.learn.ppo import PPO
 from palus.learn.ranks import ALONE, Ranks
 from palus.progress import PROGRESS, ProgressReader
 from palus.rollout.rollout import Collected, Episode, FinishedMatch, Pace
-from palus.run.alike import bring_home, not_shared
+from palus.run.alike import begin_alike, bring_home, came_apart, not_shared, refuse_another_file
 from palus.run.folder import RunFolder
 from palus.train import Run
 from ports import free_port
 from test_bits import of_learner
 
+T = TypeVar("T")
 GHOSTS = {"save_steps": 200, "team_change": 300, "swap_steps": 50, "window": 3, "play_against_latest_model_ratio": 0.3}
 DUEL = {
     "hyperparameters": {"buffer_size": 256, "batch_size": 64, "learning_rate": 0.01},
@@ -182,13 +187,17 @@ class Two:
         return self.gather(value)[rank]
 
 
-def brought(*roots: Path) -> list[str | None]:
-    """What `bring_home` says to two ranks with these folders."""
+def by_two(work: Callable[[Any, Ranks], T], *given: Any) -> list[Future[T]]:
+    """What came of work that two ranks did, each with what it was given."""
     said, meeting = [None, None], threading.Barrier(2)
     with ThreadPoolExecutor(2) as threads:
         ranks = [cast(Ranks, Two(rank, said, meeting)) for rank in range(2)]
-        told = [threads.submit(bring_home, root, own) for root, own in zip(roots, ranks, strict=True)]
-        return [one.result() for one in told]
+        return [threads.submit(work, own, rank) for own, rank in zip(given, ranks, strict=True)]
+
+
+def brought(*roots: Path) -> list[str | None]:
+    """What `bring_home` says to two ranks with these folders."""
+    return [one.result() for one in by_two(bring_home, *roots)]
 
 
 def test_a_folder_is_brought_to_rank_0_from_where_it_is_and_none_that_is_behind_goes_on(tmp_path: Path) -> None:
@@ -434,6 +443,33 @@ def test_what_several_ranks_cannot_train_is_refused(tmp_path: Path) -> None:
     off_policy = ["behaviors.DuelToy={trainer_type: sac}"]
     assert "replay buffer" in str(not_shared(load_run(file, off_policy)))
     assert not_shared(load_run(file)) is None
+
+
+def test_weights_that_came_apart_are_found_and_all_go_on_as_rank_0() -> None:
+    """As where processors round differently."""
+    learners = [PPO(behavior_of("ppo"), Recall.spec, torch.float32, seed) for seed in (0, 1)]
+    both = [[SimpleNamespace(learner=own, step=step)] for own, step in zip(learners, (8, 16), strict=True)]
+    assert [one.result() for one in by_two(came_apart, *both)] == [True, True]
+    before = learners[0].network.weights.master.clone()
+    assert [one.exception() for one in by_two(begin_alike, *both)] == [None, None]
+    assert [one.result() for one in by_two(came_apart, *both)] == [False, False]
+    assert torch.equal(learners[1].network.weights.master, before)
+    assert [own.step for (own,) in both] == [8, 8]
+    assert not came_apart(cast(Any, both[0]), ALONE)
+
+
+def test_ranks_with_different_run_files_do_not_begin(tmp_path: Path) -> None:
+    """Each would do something else with the same sum of gradients. Folders and threads may be a machine's own."""
+
+    file, place = run_file(tmp_path, "ppo")[4], f"checkpoint_settings.results_dir={tmp_path}"
+
+    def told(begin: Callable[[RunFile, Ranks], object], *changes: str) -> list[BaseException | None]:
+        return [own.exception() for own in by_two(begin, load_run(file, [place]), load_run(file, [place, *changes]))]
+
+    key = "behaviors.DuelToy.hyperparameters.learning_rate"
+    sentence = f"rank 1 has {key} 0.02, where rank 0 has {key} 0.01; give all ranks the same run file"
+    assert [str(error) for error in told(lambda run, ranks: Run(run, ranks=ranks), f"{key}=0.02")] == [sentence] * 2
+    assert told(refuse_another_file, "palus.threads=3", f"{place}/elsewhere") == [None] * 2
 
 
 def test_the_check_foretells_what_ranks_bring() -> None:

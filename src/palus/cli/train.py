@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -20,7 +20,7 @@ from palus.cli.live import live_page
 from palus.cli.options import MOST_MINUTES, TrustOption, check_trust, told_where
 from palus.cli.output import print_json, stderr
 from palus.config import RunFile, dump_run, load_run, notes, preset_names
-from palus.config.load import plain
+from palus.config.load import leaves, plain
 from palus.config.run_file import EDITOR
 from palus.errors import CheckpointError, ConfigError, DemonstrationError, EnvError, ModelError
 from palus.terminal import Terminal
@@ -159,21 +159,12 @@ def _as_begun(run: RunFile, overrides: Sequence[str]) -> RunFile:
         steps = {name: own.max_steps for name, own in begun.behaviors.items() if name in run.behaviors}
         behaviors = {name: own.changed(max_steps=steps.get(name, own.max_steps)) for name, own in run.behaviors.items()}
         run = run.changed(behaviors=behaviors, palus={"max_minutes": limit})
-    before, now = dict(_leaves(plain(begun))), dict(_leaves(plain(run)))
+    before, now = dict(leaves(plain(begun))), dict(leaves(plain(run)))
     for key, value in now.items():
         drawn = key.endswith("seed") and value == -1
         if not (drawn or key.startswith("checkpoint_settings.")) and value != before.get(key):
             stderr.print(f"[dim]{escape(f'{key}: {json.dumps(value)}, until now {json.dumps(before.get(key))}')}[/]")
     return run
-
-
-def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted path -> value of everything in a tree."""
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{above}{key}.")
-        else:
-            yield above + key, value
 
 
 def _placed(run: RunFile) -> RunFile:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,15 @@ def plain(settings: Behavior | RunFile) -> Tree:
             own, first = behavior["hyperparameters"], _FIRST.get(behavior["trainer_type"], ())
             behavior["hyperparameters"] = {key: own[key] for key in first if key in own} | own
     return tree
+
+
+def leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted path -> value of everything in a tree."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, f"{above}{key}.")
+        else:
+            yield above + key, value
 
 
 def _is_overridden(path: KeyPath, overridden: Sequence[tuple[str, ...]], written: Tree) -> bool:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Sequence
 from contextlib import nullcontext
 from hashlib import sha256
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from palus.config import RunFile
-from palus.errors import CheckpointError
+from palus.config.load import leaves, plain
+from palus.errors import CheckpointError, ConfigError
 from palus.files import write_bytes
 from palus.learn.ranks import Ranks
 from palus.run.folder import OwnFiles, RunFolder, read_checkpoint
@@ -30,6 +33,19 @@ def not_shared(run: RunFile) -> str | None:
         if learned:
             return f"behaviors.{name}.reward_signals.{learned[0]}: what it learns is one process's"
     return None
+
+
+def refuse_another_file(run: RunFile, ranks: Ranks) -> None:
+    """Raise ConfigError on every rank where one has another run file than rank 0: their gradients are added up, and
+    what each does with the sum is up to its own numbers. Only folders and threads may be those of a machine."""
+    tree = plain(run)
+    del tree["checkpoint_settings"], tree["palus"]["threads"]
+    own = [f"{key} {json.dumps(value)}" for key, value in leaves(tree)]
+    apart = (both for both in zip_longest(own, ranks.first(own), fillvalue="nothing") if both[0] != both[1])
+    for rank, differing in enumerate(ranks.gather(next(apart, None))):
+        if differing is not None:
+            here, there = differing
+            raise ConfigError(f"rank {rank} has {here}, where rank 0 has {there}; give all ranks the same run file")
 
 
 def bring_home(root: Path, ranks: Ranks) -> str | None:

@@ -29,7 +29,7 @@ from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.making import demands_of, draws_of, make_collector, make_source, plays_beside
 from palus.rollout.plan import Share
 from palus.rollout.rollout import FROZEN
-from palus.run.alike import begin_alike, came_apart, not_shared, shared
+from palus.run.alike import begin_alike, came_apart, not_shared, refuse_another_file, shared
 from palus.run.baselines import Baselines
 from palus.run.computing import Computing
 from palus.run.folder import RunFolder
@@ -96,8 +96,10 @@ class Parts:
     ) -> None:
         """Make all parts. held: the run's folder."""
         root, ranks, place = held.root, self.ranks, place_of(run.torch_settings.device)
-        if ranks.size > 1 and (reason := not_shared(run)):
-            raise ConfigError(f"{reason}: {ranks.size} ranks cannot train it; start it without torchrun")
+        if ranks.size > 1:
+            refuse_another_file(run, ranks)
+            if reason := not_shared(run):
+                raise ConfigError(f"{reason}: {ranks.size} ranks cannot train it; start it without torchrun")
         if run.talks and not resume:  # before a game is started, which takes long and writes its log there
             with_initial_paths(run)
             RunFolder(root, list(run.behaviors)).refuse_existing(force=force)
