@@ -93,6 +93,10 @@ def test_several_trainers_that_have_a_key_are_told_as_a_list(faults) -> None:
             "a minibatch holds whole sequences, so raise batch_size",
         ),
         (
+            "population: {perturb_min: 2}",
+            ".population: perturb_min 2 is greater than perturb_max 1.5; exchange them",
+        ),
+        (
             "even_checkpoints: true, keep_checkpoints: 0",
             ": even_checkpoints divides max_steps by keep_checkpoints, which is 0; set keep_checkpoints to 1 or more",
         ),

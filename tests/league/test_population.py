@@ -51,6 +51,14 @@ def test_others_keep_their_weights(policy: int, objectives: list[float]) -> None
     assert (dict(turn.numbers) == before) == (policy == objectives.index(max(objectives)))
 
 
+def test_where_nobody_is_to_be_replaced_all_mutate() -> None:
+    population = league(replace_fraction=0.0)
+    for policy in (1, 2, 3):  # neither the best is kept nor is the worst given up
+        before = dict(population.numbers[policy])
+        turn = population.turn(policy, 200, [5.0, 6.0, 10.0, 1.0])
+        assert turn is not None and turn.donor is None and dict(turn.numbers) != before
+
+
 def test_the_worst_is_replaced_below_zero_too() -> None:
     turn = league().turn(3, 200, [-2.0, -3.0, -1.0, -9.0])
     assert turn is not None and turn.donor == 2

@@ -76,6 +76,14 @@ def _behavior(at: KeyPath, behavior: Behavior) -> Iterator[Fault]:
         )
     if isinstance(behavior, AppoBehavior):
         yield from _appo(at, behavior)
+    population = behavior.population
+    if population is not None and population.perturb_min > population.perturb_max:
+        yield _finding(
+            (*at, "population"),
+            ("perturb_min", "perturb_max"),
+            f"perturb_min {population.perturb_min:g} is greater than perturb_max {population.perturb_max:g}; exchange "
+            "them",
+        )
     if isinstance(behavior, PocaBehavior) and network.hidden_units % POCA_ATTENTION_HEADS:
         whole = -(-network.hidden_units // POCA_ATTENTION_HEADS) * POCA_ATTENTION_HEADS
         yield _finding(

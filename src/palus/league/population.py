@@ -90,7 +90,7 @@ class PopulationLeague:
         self.last[policy] = steps
         order = sorted(range(len(known)), key=lambda k: known[k], reverse=True)
         count = math.ceil(self.settings.replace_fraction * len(known))
-        best, worst = order[:count], order[-count:]
+        best, worst = order[:count], order[len(order) - count :]
         if policy in best:
             return Turn(None, self.numbers[policy])
         donor = None
