@@ -232,7 +232,7 @@ def _type(value: Schema) -> str:
 
 
 def _limits(value: Schema) -> str:
-    words = {"exclusiveMinimum": "> {}", "minimum": ">= {}", "maximum": "<= {}"}
+    words = {"exclusiveMinimum": "> {}", "minimum": ">= {}", "exclusiveMaximum": "< {}", "maximum": "<= {}"}
     limits = [text.format(f"{value[key]:g}") for key, text in words.items() if key in value]
     return f" {', '.join(limits)}" if limits else ""
 

@@ -36,6 +36,8 @@ def test_a_minimal_run_file_can_be_trained(tmp_path: Path) -> None:
     [
         ("time_horizon=48", "buffer_size 1024 is not a multiple of time_horizon 48"),
         ("hyperparameters={buffer_size: 1536, batch_size: 1024}", "1536 is not a multiple of batch_size 1024"),
+        ("hyperparameters.adam_beta1=1", "adam_beta1: expected less than 1, found 1"),  # it would divide by 1 - beta
+        ("hyperparameters.adam_beta2=1", "adam_beta2: expected less than 1, found 1"),
         ("hyperparameters.advantages=vtrace", "cannot be combined with normalize_returns"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from palus.config.network import ClippedHyperparameters, Memory, NetworkSettings
-from palus.config.section import Count, CountOrMinusOne, CountOrZero, Fraction, NotNegative, Positive, Section
+from palus.config.section import Count, CountOrMinusOne, CountOrZero, Decay, NotNegative, Positive, Section
 
 
 def _off(value: object) -> object:
@@ -57,8 +57,8 @@ class AppoHyperparameters(
     max_policy_lag: Count = Field(default=1000, description="Decisions of weights older than this many steps drop out.")
     max_grad_norm: NotNegative = Field(default=4.0, description="L2 norm that gradients are cut to; 0 means no limit.")
     adam_epsilon: Positive = Field(default=1e-6, description="Adam's epsilon.")
-    adam_beta1: Fraction = Field(default=0.9, description="Adam's decay of the first moment.")
-    adam_beta2: Fraction = Field(default=0.999, description="Adam's decay of the second moment.")
+    adam_beta1: Decay = Field(default=0.9, description="Adam's decay of the first moment.")
+    adam_beta2: Decay = Field(default=0.999, description="Adam's decay of the second moment.")
     shared_critic: bool = Field(default=True, description="Policy and value share the network body.")
 
 

@@ -113,6 +113,7 @@ _EXPECTED = {
 _LIMITS = {
     "greater_than": ("gt", "more than"),
     "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "less than"),
     "less_than_equal": ("le", "at most"),
 }
 
