@@ -195,6 +195,10 @@ def test_parameters_arrive_as_numbers_and_as_samplers() -> None:
         value = TypeAdapter(Sampler).validate_python({"sampler_type": form, "sampler_parameters": numbers})
         name, found = side_channels.read_parameter(side_channels.parameter_message("x", value, 7)[1])
         assert (name, found.sampler_parameters.seed) == ("x", 7)
+        large = value.changed(sampler_parameters={"seed": 2**32 + 5})  # the message holds 32 bits with a sign
+        for told, seed in ((large, 0), (value, 2**31 + 5)):
+            found = side_channels.read_parameter(side_channels.parameter_message("x", told, seed)[1])[1]
+            assert found.sampler_parameters.seed == 5
         assert {key: getattr(found.sampler_parameters, key) for key in numbers} == numbers
     odd = struct.pack("<iiiifff", 1, 0, 2, 3, 0, 1, 2)
     for wrong in (struct.pack("<i", 9), odd, *(struct.pack("<iiiff", 1, 0, k, 2, -1) for k in (0, 1, 7))):

@@ -123,7 +123,8 @@ def parameter_message(name: str, value: Value, seed: int) -> tuple[UUID, bytes]:
     if isinstance(value, float | int):
         return PARAMETERS, _text(name) + struct.pack("<if", _NUMBER, value)
     told = value.sampler_parameters
-    head = _text(name) + struct.pack("<ii", _SAMPLER, told.seed if told.seed >= 0 else seed)
+    own = told.seed if told.seed >= 0 else seed
+    head = _text(name) + struct.pack("<ii", _SAMPLER, own % 2**31)  # as much as the message holds
     if isinstance(value, UniformSampler):
         uniform = value.sampler_parameters
         return PARAMETERS, head + struct.pack("<iff", _UNIFORM, uniform.min_value, uniform.max_value)
