@@ -37,6 +37,17 @@ def test_a_behavior_that_the_game_does_not_have_is_a_fault_with_a_suggestion(
     assert found(tmp_path, trainer, env, "Left") == [f"behaviors: {env} has Left and Right; add Right"]
 
 
+def test_an_observation_to_be_normalised_that_the_game_does_not_have_is_a_fault_with_a_suggestion() -> None:
+    at = "behaviors.SoccerTwos.network_settings"
+    names = f"{at}.normalize_names=[obs_0, obs1, speed]"
+    run = load_run("soccertwos-ppo", [names, f"{at}.normalize=true"])
+    assert misfits(run) == [
+        f"{at}.normalize_names: SoccerTwos has no observation obs1; did you mean obs_1?",
+        f"{at}.normalize_names: SoccerTwos has no observation speed; it has obs_0, obs_1",
+    ]
+    assert misfits(load_run("soccertwos-ppo", [names])) == [], "where nothing is normalised that is noted"
+
+
 def test_default_settings_stand_in_for_behaviors_that_a_file_leaves_out_and_are_judged_as_theirs(
     tmp_path: Path,
 ) -> None:

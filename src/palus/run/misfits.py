@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from palus.arena.models.players import Bot, load_player
-from palus.config import AppoBehavior, RunFile, unsupported
+from palus.config import AppoBehavior, Behavior, RunFile, unsupported
 from palus.config.faults import near_name
 from palus.config.run_file import EDITOR
 from palus.config.unread import KnownGame
@@ -151,11 +151,23 @@ def _of_game(run: RunFile, env_id: str, spec: GameSpec) -> Iterator[str]:
         if loss == "symmetric_kl" and not all(b.actions.is_discrete for b in spec.behaviors):
             key = f"behaviors.{name}.hyperparameters.exploration_loss symmetric_kl"
             yield f"{key}: {env_id} has continuous actions; use entropy"
+        if behavior.network_settings.normalize:
+            yield from _of_normalized(f"behaviors.{name}.network_settings", behavior, spec)
     missing = [name for name in known if name and name not in run.behaviors]
     if len(known) > 1 and missing:
         yield f"behaviors: {env_id} has {' and '.join(known)}; add {' and '.join(missing)}"
     if run.default_settings is not None:  # else the file alone says whom it has
         yield from _of_names(run, env_id)
+
+
+def _of_normalized(at: str, behavior: Behavior, spec: GameSpec) -> Iterator[str]:
+    """Observations to be normalised that nobody in the game sees: these settings may stand for several behaviors."""
+    seen = list(dict.fromkeys(o.name for own in spec.behaviors for o in own.observations))
+    for name in behavior.network_settings.normalize_names or ():
+        if name not in seen:
+            near = near_name(name, seen)
+            hint = f"did you mean {near}?" if near else f"it has {', '.join(seen)}"
+            yield f"{at}.normalize_names: {spec.env_id} has no observation {name}; {hint}"
 
 
 def _of_names(run: RunFile, env_id: str) -> Iterator[str]:
