@@ -9,6 +9,8 @@ import signal
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -192,6 +194,20 @@ def test_a_run_resumed_from_a_checkpoint_equals_the_uninterrupted_one(asynchrono
     assert (resumed.step, resumed.report.state_dict()) == (whole.step, whole.report.state_dict())
     whole.close()
     resumed.close()
+
+
+def test_a_best_metric_that_no_episode_tells_is_told_of_once(tmp_path: Path) -> None:
+    parts = Run(run_file(tmp_path, "behaviors.Recall.best_metric=frag"))
+    (trainee,), told = parts.trainees, list[str]()
+    report: Any = SimpleNamespace(warn=told.append)
+    for episodes in (99, 1, 100):
+        trainee.record.recent.extend([Episode(0, 0, 0, True, 4, 0.0, 0.0, stats={"frags": 1.0})] * episodes)
+        parts.saving.keep_best(trainee, report)
+    parts.close()
+    assert told == [
+        "Recall: none of 100 episodes tells best_metric frag, so no policy is the best; they tell reward, length, "
+        "true_objective, frags."
+    ]
 
 
 def test_a_new_best_policy_leads_by_a_thousandth_over_a_hundred_episodes_after_a_restart_too(tmp_path: Path) -> None:

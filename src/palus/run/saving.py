@@ -50,6 +50,7 @@ class Saving:
         # Of the snapshots: in memory those that are not written yet, and the newest, which is loaded next.
         self._held, self._unwritten, self._unforced = dict[Path, PolicyFile](), list[Path](), list[Path]()
         self._postponed, self._warn, self._is_failing = postponed, warn, False
+        self._unmeasured = set[int]()  # policies whose best_metric nothing tells, which was told
 
     def path(self, trainee: Trainee, snapshot: int) -> Path:
         """Where a snapshot of a learner lies."""
@@ -155,13 +156,18 @@ class Saving:
         """
         recent, score = trainee.record.recent, trainee.score
         after: int = getattr(trainee.behavior, "save_best_after", 0)
-        if (
-            trainee.in_league
-            or score is None
-            or len(recent) != recent.maxlen
-            or trainee.step < after
-            or score < trainee.best + BETTER
-        ):
+        if trainee.in_league or trainee.metric is None or len(recent) != recent.maxlen:
+            return
+        if score is None:
+            if trainee.policy not in self._unmeasured:
+                known = ("reward", "length", "true_objective", *sorted({name for e in recent for name in e.stats}))
+                report.warn(
+                    f"{trainee.label}: none of {len(recent)} episodes tells best_metric {trainee.metric}, so no policy "
+                    f"is the best; they tell {', '.join(dict.fromkeys(known))}."
+                )
+            self._unmeasured.add(trainee.policy)
+            return
+        if trainee.step < after or score < trainee.best + BETTER:
             return
         try:
             write_policy(self.folder.own(trainee.folder / "best.npz"), trainee.policy_file(self.spec))
