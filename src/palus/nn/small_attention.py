@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own convention)
 from torch import Tensor, nn
 
+from palus.errors import DivergenceError
 from palus.kernels import KeptKernels
 from palus.nn.bfloat16 import kernel_view, load_row, store_row
 from palus.nn.graph import Graph
@@ -376,11 +377,18 @@ class SelfAttention(nn.Module):
 
     def forward(self, parts: Sequence[Tensor], sets: Tensor, present: Tensor) -> Tensor:
         """parts: what layers gave for the members, [M, n, h] each, E in all; sets: [S, G] indices into E; present: [M,
-        G] bool. Returns [M, S, h]."""
+        G] bool. Returns [M, S, h]. Raises DivergenceError where the compiled passes meet a number that is not finite.
+        """
         join, mix, mean = (embed, attend, pool) if self.compiled else (embed_formula, attend_formula, pool_formula)
-        x = join(*parts)
-        mixed = mix(self.query_key_value(x), sets, present, HEADS)
-        return mean(self.out(mixed), x, sets, present)
+        try:
+            x = join(*parts)
+            mixed = mix(self.query_key_value(x), sets, present, HEADS)
+            return mean(self.out(mixed), x, sets, present)
+        except ZeroDivisionError as error:  # their fast maths takes NaN for 0
+            raise DivergenceError(
+                "attention: weights or observations are not finite; lower learning_rate, or check that the game's "
+                "observations and rewards are finite, then resume from the last checkpoint"
+            ) from error
 
     def onnx(self, g: Graph, embeddings: str, present: str, count: int) -> str:
         """One set of all. embeddings: [M, E, h]; present: [M, E] floats, 1 where present; count: E. Returns [M, h]."""
