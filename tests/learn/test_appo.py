@@ -175,6 +175,15 @@ def test_rows_stay_in_their_order_unless_they_are_shuffled(shuffle: bool, monkey
     assert all((rows == list(range(128))) != shuffle for rows in epochs)
 
 
+@pytest.mark.parametrize(("rows", "steps"), [(100, 2), (90, 1)])
+def test_there_are_as_many_minibatches_as_come_nearest_to_the_batch_size(rows: int, steps: int) -> None:
+    """Of 800 and of 720 decisions by 512."""
+    appo, play = learner("hyperparameters.batch_size=512", "hyperparameters.num_epoch=1")
+    rollout = play.collect()
+    appo.update(replace(rollout, active=rollout.active & (np.arange(128) < rows)), 0)
+    assert appo.network.version == steps
+
+
 def test_a_minibatch_of_one_decision_has_no_better_and_no_worse_ones() -> None:
     appo, rollout = by_hand()
     active = np.zeros_like(rollout.active)
@@ -330,6 +339,14 @@ def test_advantages_and_targets_by_hand() -> None:
     batch = appo.prepare(rollout, rollout.active)
     np.testing.assert_allclose(batch.advantages, [[2.25, -0.75], [3, -3], [-1.5, -0.5]], atol=1e-5)
     np.testing.assert_allclose(batch.targets, [[3.25, 1.25], [6, 1], [3.5, 5.5]], atol=1e-5)
+
+
+def test_what_an_episode_that_was_cut_off_saw_last_is_read_by_the_statistics_that_acted() -> None:
+    # The state after the time-out is worth 8 as before; what was seen, all 0, would make more of its 1.
+    appo, rollout = by_hand("network_settings.normalize=true")
+    batch = appo.prepare(rollout, rollout.active)
+    assert appo.network.scalers["obs"].moments.deviation[0] < 0.5
+    np.testing.assert_allclose(batch.advantages[:, 0], [2.25, 3, -1.5], atol=1e-4)
 
 
 def test_without_bootstrap_truncated_a_time_out_is_an_end() -> None:

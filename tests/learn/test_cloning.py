@@ -12,6 +12,7 @@ from toys import behavior_of
 
 from palus.learn.cloning import Cloning, cloning_loss
 from palus.learn.ppo import PPO
+from palus.learn.ranks import Ranks
 from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete
 from palus.unity.demonstrations import ExpertEpisode, write_demonstrations
 
@@ -78,6 +79,14 @@ def test_with_memory_an_update_takes_sequences_and_an_episode_begins_with_an_emp
     cloning, learner = cloning_of(tmp_path, "num_epoch: 1", longer)
     ((sequences, numbers),) = cloning.minibatches(learner.behavior)
     assert (sequences.length, numbers.tolist()) == (10, [0])
+
+
+def test_ranks_each_follow_all_demonstrations_and_add_nothing_up(tmp_path: Path) -> None:
+    cloning, learner = cloning_of(tmp_path, "batch_size: 4")
+    twin = cloning_of(tmp_path, "batch_size: 4")[1]
+    learner.ranks = Ranks(0, 2)  # which nobody has joined
+    assert learner.imitate(0) == twin.imitate(0) and cloning.optimizer.steps == 6
+    assert torch.equal(learner.network.weights.master, twin.network.weights.master)
 
 
 @pytest.mark.parametrize(("settings", "rate"), [("strength: 2", 0.02), ("steps: 1000, strength: 2", 0.005)])

@@ -42,6 +42,7 @@ CASES = {
     "gru, lists, numbers": (lambda: Remember(*MIXED, listed=True), (GRU,)),
     "images": (lambda: Pictures(64), (IMAGES,)),
     "goals": (lambda: Errand(64), ()),
+    "fewer than a minibatch": (lambda: Recall(4), ()),
 }
 
 

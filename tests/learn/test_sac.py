@@ -320,6 +320,14 @@ def test_another_learners_weights_are_taken_over_with_what_it_learned_from_but_n
     assert donor.learned_until == 63.0
 
 
+def test_a_target_network_that_is_not_finite_or_another_one_is_refused() -> None:
+    learner = learner_of(HYBRID, "hyperparameters.batch_size=6")
+    state = learner.state_dict()
+    for wrong in (state["target"][1:], np.full_like(state["target"], np.nan)):
+        with pytest.raises(ValueError, match=r"target network: .* numbers; expected"):
+            learner.load_state_dict({**state, "target": wrong})
+
+
 FAST = ("hyperparameters.batch_size=128", "hyperparameters.learning_rate=0.003", "hyperparameters.steps_per_update=20",
         "hyperparameters.init_entcoef=0.1", "hyperparameters.tau=0.02", "network_settings.hidden_units=32")  # fmt: skip
 

@@ -1,6 +1,7 @@
 """Sequences of a recurrent policy: how a rollout is cut, and that they learn what the whole rollout would teach."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -50,6 +51,15 @@ def test_without_memory_a_stretch_is_a_decision():
     index, counts = cut.decisions(cut.numbers)
     assert index.tolist() == [cut.numbers.tolist()]
     assert counts.all()
+
+
+@pytest.mark.parametrize(("setting", "length"), [("sequence_length: null", 80), ("sequence_length: 64", 64)])
+def test_a_sequence_is_never_longer_than_the_rollout_and_without_a_length_the_whole_of_it(setting, length):
+    learner = PPO(
+        behavior_of("ppo", f"network_settings.memory={{memory_size: 8, {setting}}}"), Recall.spec, torch.float32, 0
+    )
+    long, short = (SimpleNamespace(active=np.ones((T, 2), np.bool_)) for T in (80, 10))
+    assert (learner.sequence_length(long), learner.sequence_length(short)) == (length, 10)
 
 
 @pytest.mark.parametrize("length", [3, 8])

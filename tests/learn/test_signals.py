@@ -15,6 +15,7 @@ from readable import NUMBERS, SHARP, SPEC, behavior_of, readable_ppo, rollout, t
 
 from palus.config import load_run
 from palus.config.trainer import Curiosity, Gail, Rnd
+from palus.errors import DivergenceError
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
 from palus.learn.replay_buffer import ReplayBuffer
@@ -255,6 +256,20 @@ def test_the_bottleneck_s_weight_is_never_negative_and_goes_on_where_it_was_save
         torch.testing.assert_close(logits, one.discriminator.head(mu + 2.0)[:, 0])
 
 
+def test_a_signal_whose_gradient_is_not_finite_ends_the_run_before_it_spoils_the_weights() -> None:
+    spec = replace(EYES, observations=EYES.observations[:1])
+    signal, decisions = RndSignal(Rnd(network_settings=SMALL), spec, generator()), some_decisions(4, spec=spec)
+    before = signal.state_dict()["trained"]["weights"]
+    decisions.observations["a"][0] = np.inf
+    with pytest.raises(DivergenceError, match="a reward signal's gradient is not finite"):
+        signal.learn(decisions)
+    state = signal.state_dict()
+    assert np.array_equal(state["trained"]["weights"], before) and np.isfinite(before).all()
+    for wrong in (before[1:], np.full_like(before, np.nan)):
+        with pytest.raises(ValueError, match=r"reward signal: .* weights; expected"):
+            signal.load_state_dict({**state, "trained": {**state["trained"], "weights": wrong}})
+
+
 @dataclass
 class Paying:
     """A signal that pays the number that is seen."""
@@ -386,6 +401,19 @@ def test_what_follows_a_decision_is_the_last_observation_where_it_was_cut_off() 
     assert found.known.tolist() == [True, True, False, True, True]
     assert following[found.known].tolist() == [6, 7, 8, 7]
     assert found.ended.tolist() == [False, False, True, True, True]
+
+
+def test_signals_see_actions_as_the_game_was_told_them() -> None:
+    """Clipped to the range, or tanh stretched to it, whatever was drawn."""
+    numbers, drawn = ActionSpec((Continuous(1, -2.0, 2.0),)), np.float32(3.0)
+    data = replace(two_matches(), actions=np.full_like(two_matches().actions, drawn))
+    for squash, told in ((False, 2.0), (True, 2.0 * math.tanh(drawn))):
+        found = decisions_of(data, np.array([0, 2]), numbers, squash).actions
+        assert found.tolist() == [[pytest.approx(told)]] * 2
+    behavior = load_run("debug", ["behaviors.SoccerTwos={trainer_type: sac}"]).behaviors["SoccerTwos"]
+    learner = SAC(behavior, BehaviorSpec("X", SPEC.observations, numbers), torch.float32, 0)
+    learner.buffer.actions[:2] = drawn
+    assert learner._decisions(np.arange(2)).actions.tolist() == [[pytest.approx(2.0 * math.tanh(drawn))]] * 2
 
 
 def sac(*settings: str, seed: int = 0) -> SAC:

@@ -72,6 +72,14 @@ def test_evaluation_takes_a_twentieth_of_the_time_by_a_counted_clock(monkeypatch
     assert not again.evaluate_if_due(10**9, clock.now)  # what was spent before counts on
 
 
+def test_an_update_of_several_intervals_is_one_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baselines, "play_pairs", lambda *_, **__: ())
+    run = load_run("debug", ["palus.baseline_interval=1000", "palus.baselines=[random]"])
+    made = Baselines(run, envs.make("SoccerTwos", 1).spec, {"SoccerTwos": Silent()})  # type: ignore[dict-item]
+    steps = (999, 3500, 3600, 3999, 4000, 4001)
+    assert [step for step in steps if made.evaluate_if_due(step, 1e6)] == [3500, 4000]
+
+
 def test_a_result_is_told_by_opponent_once_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(baselines, "play_pairs", lambda *_, **__: ())
     run = load_run("debug", ["palus.baseline_interval=1000"])

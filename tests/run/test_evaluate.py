@@ -14,14 +14,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from countdown import Countdown
 from processes import children
 
+from palus.config.network import NetworkSettings
 from palus.envs import make_game
 from palus.envs.game import GameStep
 from palus.errors import EnvError
+from palus.nn.network import Network
 from palus.rollout.rollout import Episode
+from palus.run.agents import AgentPlayer
 from palus.run.evaluate import evaluate
+from palus.types import ActionSpec, BehaviorSpec, Continuous, ObservationSpec
 
 
 class CountsItsDecisions:
@@ -71,6 +76,26 @@ def test_the_last_game_is_played_out_and_each_agent_has_episodes_of_its_own() ->
     found = evaluate(Countdown, COUNTS, episodes=3, games=1, seed=3)
     assert [(e.slot, e.agent) for e in found.episodes] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert [(e.slot, e.agent) for e in found.by([1]).episodes] == [(0, 1), (1, 1)]
+
+
+def test_draws_are_keyed_by_the_episode_of_an_agent_and_by_its_decision() -> None:
+    """Each agent of each game has a number of its own; no two decisions of two episodes are drawn alike."""
+    told = set[int]()
+
+    class Told(CountsItsDecisions):
+        def __call__(self, observations: Any, states: Any, episodes: Any, decisions: Any) -> Any:
+            told.update(episodes.tolist())
+            return super().__call__(observations, states, episodes, decisions)
+
+    evaluate(Countdown, {"": Told()}, episodes=6, games=2, seed=3)
+    assert told == set(range(6))
+    spec = BehaviorSpec("", (ObservationSpec("obs", (1,)),), ActionSpec((Continuous(1),)))
+    policy = Network(spec, NetworkSettings(), torch.Generator().manual_seed(0))
+    seen, states, (episodes, decisions) = {"obs": np.zeros((4, 1), np.float32)}, np.zeros((4, 0)), np.indices((2, 2))
+    drawn, _ = AgentPlayer(policy, 5)(seen, states.astype(np.float32), episodes.ravel(), decisions.ravel())
+    assert len(set(drawn.ravel().tolist())) == 4
+    again, _ = AgentPlayer(policy, 5)({"obs": seen["obs"][:1]}, np.zeros((1, 0), np.float32), *np.array([[1], [0]]))
+    assert again[0] == drawn[2]
 
 
 class Paying(Countdown):

@@ -138,6 +138,16 @@ def test_summaries_carry_round_steps_and_come_once_per_multiple(tmp_path):
     assert steps == [4000, 8000, 12_000, 16_000, 20_000]
 
 
+def test_a_summary_says_whether_there_was_training_in_the_steps_that_it_tells_of(tmp_path):
+    told = Told(tmp_path, "ppo", "behaviors.SoccerTwos.max_steps=8000")
+    with told.report:
+        for step in (4000, 8000, 12_000):
+            told.add(step, 1.0, [episode(0, 1)], stats(), 3.0, None)
+    assert [line.split(". ")[-1] for line in told.lines()] == ["Training.", "Training.", "Not Training."]
+    gauges = json.loads(told.timers.to_json())["gauges"]
+    assert gauges["SoccerTwos.IsTraining.mean"]["value"] == 0.0 == gauges["SoccerTwos.IsTraining.mean"]["min"]
+
+
 def test_an_update_that_passes_several_multiples_has_a_summary_for_each_with_what_had_ended_by_then(tmp_path):
     """An update of 20480 rows and more with a summary_freq of 4000: ML-Agents writes all of these, too."""
     told = Told(tmp_path)
