@@ -445,7 +445,7 @@ def test_what_several_ranks_cannot_train_is_refused(tmp_path: Path) -> None:
     assert not_shared(load_run(file)) is None
 
 
-def test_weights_that_came_apart_are_found_and_all_go_on_as_rank_0() -> None:
+def test_weights_that_came_apart_are_found_and_from_a_checkpoint_on_are_those_of_rank_0(tmp_path: Path) -> None:
     """As where processors round differently."""
     learners = [PPO(behavior_of("ppo"), Recall.spec, torch.float32, seed) for seed in (0, 1)]
     both = [[SimpleNamespace(learner=own, step=step)] for own, step in zip(learners, (8, 16), strict=True)]
@@ -456,6 +456,17 @@ def test_weights_that_came_apart_are_found_and_all_go_on_as_rank_0() -> None:
     assert torch.equal(learners[1].network.weights.master, before)
     assert [own.step for (own,) in both] == [8, 8]
     assert not came_apart(cast(Any, both[0]), ALONE)
+    learners[1].network.weights.master[0] += 1.0
+    nothing, first, told = (lambda *_: None), (lambda _: [(8, learners[0].state_dict())]), list[str]()
+    run: Any = SimpleNamespace(
+        ranks=SimpleNamespace(rank=1, size=2, gather=lambda own: [b"", own], first=first),
+        trainees=both[1], computing=SimpleNamespace(postponed=SimpleNamespace(do=nothing)), run=None, in_play=None,
+        report=SimpleNamespace(warn=told.append), _write_models=nothing, exchange=None, _state=nothing,
+        league=SimpleNamespace(needed=nothing), saving=SimpleNamespace(force_snapshots=nothing, prune=nothing),
+        folder=SimpleNamespace(root=tmp_path),
+    )  # fmt: skip
+    assert Run._save(run, []) == tmp_path and torch.equal(learners[1].network.weights.master, before)
+    assert told == ["the weights of ranks came apart; all go on with those of rank 0."]
 
 
 def test_ranks_with_different_run_files_do_not_begin(tmp_path: Path) -> None:
