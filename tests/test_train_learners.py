@@ -12,9 +12,11 @@ import pytest
 from test_resume import assert_same
 
 from palus.arena.referee.result import PairingSummary
+from palus.config import load_run
 from palus.errors import CheckpointError
 from palus.export.policy_file import find_policies, read_policy
 from palus.league.book import BASELINE
+from palus.league.population import Turn
 from palus.rollout.rollout import FROZEN
 from palus.run.baselines import ActingPolicy
 from palus.run.saving import Saving
@@ -126,6 +128,29 @@ def test_each_behavior_has_a_population_of_its_own(tmp_path: Path) -> None:
     origins = [parts.book.records[pool.origin or 0].behavior for pool in parts.league.pools.values()]
     assert origins == ["Striker"] * 2 + ["Keeper"] * 3
     parts.close()
+
+
+@pytest.mark.parametrize("donor", [None, 0, 2])
+def test_whoever_has_its_turn_takes_over_from_whom_it_is_told_and_learns_on_with_its_numbers(donor: int | None) -> None:
+    behavior, taken, tuned = load_run("debug").behaviors["SoccerTwos"], list[tuple[int, int]](), list[Any]()
+    trainees = [
+        SimpleNamespace(
+            name="SoccerTwos", number=k, step=100, score=float(k), behavior=behavior,
+            learner=SimpleNamespace(tune=lambda own: tuned.append(own)),
+        )
+        for k in range(3)
+    ]  # fmt: skip
+    population = SimpleNamespace(
+        is_due=lambda number, step: (number, step) == (1, 100),
+        turn=lambda number, step, scores: Turn(donor, {"learning_rate": 0.5}) if scores == [0.0, 1.0, 2.0] else None,
+    )
+    run: Any = SimpleNamespace(
+        populations={"SoccerTwos": population}, trainees=trainees, _shape_rewards=lambda: None,
+        _take_over=lambda own, other: taken.append((own.number, other.number)),
+    )  # fmt: skip
+    Run._evolve(run)
+    assert taken == ([] if donor is None else [(1, donor)])
+    assert [own.hyperparameters.learning_rate for own in tuned] == [0.5]
 
 
 def test_the_slowest_of_those_who_learn_says_how_far_a_run_is_and_that_of_a_behavior_when_it_is_saved() -> None:
