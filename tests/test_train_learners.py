@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from palus.errors import CheckpointError
 from palus.export.policy_file import find_policies, read_policy
 from palus.league.book import BASELINE
 from palus.league.population import Turn
-from palus.rollout.rollout import FROZEN
+from palus.rollout.rollout import FROZEN, Pace
 from palus.run.baselines import ActingPolicy
 from palus.run.saving import Saving
 from palus.train import Run, train
@@ -151,6 +152,32 @@ def test_whoever_has_its_turn_takes_over_from_whom_it_is_told_and_learns_on_with
     Run._evolve(run)
     assert taken == ([] if donor is None else [(1, donor)])
     assert [own.hyperparameters.learning_rate for own in tuned] == [0.5]
+
+
+@pytest.mark.parametrize(
+    ("step", "taken", "plays_only", "learns"),
+    [(99, 3, False, True), (100, 3, False, False), (99, 0, False, False), (99, 3, True, False)],
+)
+def test_whoever_is_done_only_plays_or_took_no_decision_learns_nothing(
+    step: int, taken: int, plays_only: bool, learns: bool
+) -> None:
+    learned, told, nothing = list[int](), list[Any](), (lambda *_: None)
+    learner = SimpleNamespace(
+        update=lambda rollout, step: learned.append(step) or {"loss": 1.0}, calibrate=nothing, steps_in=lambda n, _: n
+    )
+    trainee: Any = SimpleNamespace(
+        policy=0, behavior=SimpleNamespace(max_steps=100), plays_only=plays_only, learner=learner, shown_step=200,
+        record=SimpleNamespace(add=lambda *given: told.append(given)),
+    )  # fmt: skip
+    run: Any = SimpleNamespace(
+        timers=SimpleNamespace(block=nullcontext), computing=SimpleNamespace(postponed=SimpleNamespace(do=nothing)),
+        learning_seconds=0.0, spec=SimpleNamespace(frameskip=1),
+    )  # fmt: skip
+    pace = Pace(np.array([taken]), np.array([0]))
+    collected: Any = SimpleNamespace(rollouts={0: None}, pace_of=lambda _: pace, episodes=[], entropies={0: 0.5})
+    Run._learn(run, trainee, collected, step)
+    assert learned == ([step] if learns else [])
+    assert told == [([], {"loss": 1.0} if learns else {}, 0.5, [])]
 
 
 def test_the_slowest_of_those_who_learn_says_how_far_a_run_is_and_that_of_a_behavior_when_it_is_saved() -> None:

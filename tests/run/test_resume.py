@@ -86,6 +86,20 @@ def test_a_resumed_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path, traine
     assert_same(state_of(tmp_path / "whole" / "debug"), state_of(tmp_path / "cut" / "debug"))
 
 
+def test_a_run_that_goes_on_saves_when_it_has_passed_another_checkpoint(tmp_path, monkeypatch):
+    run = debug_run(tmp_path, "behaviors.SoccerTwos.checkpoint_interval=100")
+    with closing(Run(run)) as parts:
+        parts.trainees[0].step = 250
+        parts.save()
+    with closing(Run(run, resume=True)) as parts:
+        monkeypatch.setattr(parts, "save", (written := []).append)
+        parts.save_if_due()
+        assert written == [] and parts.step == 250
+        parts.trainees[0].step = 300
+        parts.save_if_due()
+        assert written == [["SoccerTwos"]]
+
+
 def test_a_damaged_replay_buffer_is_refused_and_one_that_was_not_kept_begins_empty(tmp_path):
     keep = "behaviors.SoccerTwos.hyperparameters.save_replay_buffer="
     sac = ["behaviors.SoccerTwos.trainer_type=sac", "behaviors.SoccerTwos.hyperparameters.steps_per_update=200"]
