@@ -13,8 +13,11 @@ import pytest
 from wire_ends import in_thread
 
 from palus import envs
+from palus.config.environment import UniformSampler
+from palus.envs.game import GameStep
+from palus.envs.matches import Matches
 from palus.errors import ProtocolError
-from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, ObservationSpec
+from palus.types import ActionSpec, BehaviorSpec, Continuous, Discrete, GameSpec, ObservationSpec
 from palus.unity import side_channels
 from palus.unity.messages import API_VERSION, RESET, floats, message, packed
 from palus.unity.serving import Launch, parse_launch, serve
@@ -55,10 +58,10 @@ class Trainer:
 def served() -> Iterator[Callable[..., tuple[Trainer, Callable[[], Any], list[str]]]]:
     listener = Listener(0)
 
-    def start(game: str, matches: int, **options: Any) -> tuple[Trainer, Callable[[], Any], list[str]]:
-        """Trainer, end of the game's thread, what it said."""
-        told: list[str] = []
-        end = in_thread(lambda: serve(envs.GameSource(game).batch, matches, listener.port, 30, told.append))
+    def start(game: Any, matches: int, **options: Any) -> tuple[Trainer, Callable[[], Any], list[str]]:
+        """Trainer, end of the game's thread, what it said. game: its name, or what makes many matches of it."""
+        told, make = list[str](), envs.GameSource(game).batch if isinstance(game, str) else game
+        end = in_thread(lambda: serve(make, matches, listener.port, 30, told.append))
         return Trainer(listener, **options), end, told
 
     yield start
@@ -158,6 +161,42 @@ def test_parameters_reach_the_game_and_unknown_ones_are_told(served: Any) -> Non
     trainer.reset(side_channels.join(side_channels.parameter_message(n, v, 0) for n, v in numbers.items()))
     assert told == ["environment parameter ignored: SoccerTwos: no environment parameter 'gravity'; its only one is "
                     "'ball_touch'"]  # fmt: skip
+
+
+class Weighing:
+    """Matches of one decision. Agents see the weight with which theirs began, and are paid the present one."""
+
+    spec = GameSpec.alike("Weighing", (ObservationSpec("obs_0", (1,)),), ActionSpec((Discrete(2),)))
+    active, nobody = np.ones(1, np.bool_), np.zeros(1, np.bool_)
+
+    def set_parameters(self, parameters: Any) -> None:
+        self.weight = parameters["weight"]
+
+    def reset(self, seed: int) -> None:
+        self.begun = self.weight
+
+    def observe(self, out: Any) -> None:
+        out["obs_0"][:] = self.begun
+
+    def step(self, actions: Any) -> GameStep:
+        return GameStep(np.array([self.weight], np.float32), self.active, self.nobody, True)
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_is_drawn_for_a_match_is_there_when_it_begins(served: Any) -> None:
+    weight = UniformSampler.model_validate({"sampler_type": "uniform", "sampler_parameters": {"seed": 4}})
+    trainer, _, _ = served(lambda matches: Matches(Weighing, matches), 1)
+    trainer.receive()
+    said = trainer.reset(side_channels.join([side_channels.parameter_message("weight", weight, 0)]))
+    begun, paid = list[float](), list[float]()
+    for _ in range(4):
+        (own,) = (info for info in said.rl_output.agentInfos["Weighing?team=0"].value if not info.done)
+        begun += floats(own.observations[0].float_data.data, 1, "weight").tolist()
+        said = trainer.send({"Weighing?team=0": [[0]]})
+        paid += [reward for _, _, reward, done, _ in infos(said)["Weighing?team=0"] if done]
+    assert begun == paid and len(set(begun)) == 4
 
 
 @pytest.mark.parametrize(

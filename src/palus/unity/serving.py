@@ -74,8 +74,9 @@ class _Kind:
 class ServedGame:
     """Turns steps of a game into messages and answers into actions."""
 
-    def __init__(self, env: MultiAgentEnv) -> None:
-        self.env = env
+    def __init__(self, env: MultiAgentEnv, parameters: MatchParameters) -> None:
+        """parameters: of its matches, drawn before the game begins the next one."""
+        self.env, self._parameters = env, parameters
         spec, N = env.spec, env.num_matches
         self._kinds: dict[str, _Kind] = {}
         for b, behavior in enumerate(spec.behaviors):
@@ -116,6 +117,8 @@ class ServedGame:
             step = self.env.step(self._actions)
             self._reward += step.reward
             self._group_reward += step.group_reward
+            if step.match_over.any():
+                self._parameters.begin(np.flatnonzero(step.match_over).tolist())
             ended = before & (step.terminated | step.truncated)
             if ended.any():
                 self._end(made, ended, step.truncated)
@@ -255,7 +258,8 @@ def _introduce(dialer: Dialer, make: Callable[[int], MultiAgentEnv], num_matches
     told = answer.unity_input.rl_initialization_input
     check_version(told.communication_version, "the trainer")
     with closing(make(num_matches * max(told.num_areas, 1))) as env:
-        _play(dialer, ServedGame(env), told.seed, _Parameters(env, tell))
+        parameters = _Parameters(env, tell)
+        _play(dialer, ServedGame(env, parameters.matches), told.seed, parameters)
 
 
 def _play(dialer: Dialer, game: ServedGame, seed: int, parameters: _Parameters) -> None:
@@ -275,8 +279,6 @@ def _play(dialer: Dialer, game: ServedGame, seed: int, parameters: _Parameters) 
         if not resets:
             raise ProtocolError("a step before the first reset; expected a reset")
         said, step = game.step(told.agent_actions)
-        if step.match_over.any():
-            parameters.matches.begin(np.flatnonzero(step.match_over).tolist())
         figures = [own for agents in step.stats.values() for own in agents.values()]
         said.unity_output.rl_output.side_channel = side_channels.join(
             m for own in figures for m in side_channels.statistics_messages(own)
