@@ -6,6 +6,7 @@ import os
 import random
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from palus.envs.game import GameStep
 from palus.types import ActionSpec, Continuous, Discrete, GameSpec, ObservationSpec
 
 CHOICES = 8
+MAX_DECISIONS = 0
+"""Of a game, as its specification says: 0, it does not."""
 SEED, EPISODE, DECISION, AGENT = range(4)
 
 
@@ -124,18 +127,24 @@ def counting_spec(agents: int, bonus: bool = False, teams: tuple[int, ...] = (),
         ActionSpec((Discrete(CHOICES), Continuous(1, -1.0, 1.0))),
         num_agents=agents,
         teams=tuple(teams),
+        max_decisions=MAX_DECISIONS,
         frameskip=4,
         shaping=(("bonus", 0.0),) if bonus else (),
     )
 
 
 class PayingGame(CountingGame):
-    """Every decision is paid by the environment parameter `wage`, whatever it is."""
+    """Every decision is paid by the environment parameter `wage`, whatever it is. What it was when the episode began is
+    told as `agreed`."""
 
     def set_parameters(self, parameters):
         self._wage = parameters["wage"]
 
+    def reset(self, seed):
+        super().reset(seed)
+        self._agreed = self._wage
+
     def step(self, actions):
         step = super().step(actions)
         step.reward[:] = self._wage
-        return step
+        return replace(step, stats={agent: {"agreed": self._agreed} for agent in step.stats})

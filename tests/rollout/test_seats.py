@@ -83,3 +83,43 @@ def test_who_plays_an_endless_match_changes_between_rollouts(make, monkeypatch: 
     assert told[:8] == [[], []] * 4
     assert told[8:] == [[FinishedMatch(0, (), (Seat(0, True), GHOST))], [], [], []]
     assert ghost_steps == [{"": 4}] * 6
+
+
+@COLLECTORS
+def test_a_match_whose_players_stayed_has_a_verdict_whatever_became_of_the_one_before(
+    make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others come into the first one; whoever plays the second one is confirmed, as often as it is old enough."""
+    for module in (collector, rounds):
+        monkeypatch.setattr(module, "ENDLESS", 8)
+    asked = []
+
+    def cast(slot):
+        asked.append(slot)
+        return (GHOST, Seat(0, True)) if len(asked) > 1 else (Seat(0, True), GHOST)
+
+    with make(cast, length=18) as rows:
+        told = []
+        for _ in range(9):
+            collected = rows.collect()
+            told += [(match.points, match.seats) for match in collected.matches]
+            told += [(episode.agent, episode.length) for episode in collected.episodes]
+            rows.release()
+    assert told == [
+        ((), (GHOST, Seat(0, True))),
+        ((1.0, 0.0), (GHOST, Seat(0, True))), (0, 18), (1, 18),
+    ]  # fmt: skip
+    assert len(asked) == 6  # at decisions 0, 8, 16, 18, 28, 36
+
+
+@COLLECTORS
+def test_matches_that_end_by_themselves_keep_their_players(make, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (collector, rounds):
+        monkeypatch.setattr(module, "ENDLESS", 1)
+    monkeypatch.setattr("counting_game.MAX_DECISIONS", 18)
+    with make(taking_turns(), length=18) as rows:
+        seats = []
+        for _ in range(9):
+            seats += [match.seats for match in rows.collect().matches]
+            rows.release()
+    assert seats == [(Seat(0, True), GHOST), (GHOST, Seat(0, True))]

@@ -134,9 +134,10 @@ class InProcessCollector:
 
     def _cast_anew(self, matches: I64) -> None:
         """Change who plays in matches that go on and on; where somebody changes, memories begin anew."""
-        before = [self._seats[n] for n in matches.tolist()]
+        before, recast = [self._seats[n] for n in matches.tolist()], self._recast[matches]
         self._assign(matches)
         changed = matches[[self._seats[n] != seats for n, seats in zip(matches.tolist(), before, strict=True)]]
+        self._recast[matches] = recast
         self._recast[changed] = True
         self._episodes.forget(changed, partial=True)
         for states in (*(r.states for r in self._learning.values()), *(o.states for o in self._others)):

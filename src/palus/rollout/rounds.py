@@ -274,10 +274,10 @@ class Rounds:
         """A page begins: change who plays in matches that go on and on; where somebody changes, memories begin anew."""
         for game in games if self._endless else ():
             if self._age[game] >= ENDLESS:
-                before = self._seats[game]
+                before, recast = self._seats[game], self._recast[game]
                 self._seat([game])
+                self._recast[game] = recast or before != self._seats[game]
                 if before != self._seats[game]:
-                    self._recast[game] = True
                     self._episodes.forget(np.array([game]), partial=True)
                     for buffer in self._buffers:
                         buffer.states[buffer.roster.rows(range(game, game + 1))] = 0.0
