@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from palus.envs import make
+from palus.envs.check import check_env
 from palus.envs.check_game import check_game
 from palus.envs.game import random_actions
 from palus.envs.matches import Matches, OneMatch
 from palus.envs.protocol import room_for
+from palus.envs.toy import MenuToy
 from palus.errors import EnvError
 
 GAMES = ["SoccerTwos", "StrikersVsGoalie", "RescueToy", "DuelToy", "PenaltyToy", "MenuToy"]
@@ -68,6 +70,28 @@ def test_rays_of_a_game_that_steps_alone_are_whole() -> None:
     room = room_for(env.spec.behaviors[0], 8, rays=True)
     env.observe(env.spec.behaviors[0].name, np.arange(8, dtype=np.int32).reshape(2, 4), room)
     assert all(seen.any() for seen in room.values())
+
+
+class CutOff(MenuToy):
+    """Its matches end by a time limit."""
+
+    def step(self, actions):
+        self._last = self._view("MenuToy")["obs_0"]
+        step = super().step(actions)
+        self._cut = step.terminated.copy()
+        step.truncated[:], step.terminated[:] = self._cut, False
+        return step
+
+    def observe_final(self, behavior, rows, out):
+        chosen = self._cut & (rows >= 0)
+        ((name, array),) = out.items()
+        assert name == "obs_0"
+        array[rows[chosen]] = self._last[chosen]
+
+
+def test_masks_are_no_part_of_what_was_seen_last() -> None:
+    check_env(CutOff(3), make=CutOff, decisions=12)
+    check_game(OneMatch(CutOff(1)), decisions=12)
 
 
 def test_an_environment_of_several_matches_is_refused() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from palus.envs.game import Actions, Arrays, EngineGame, Game, GameStep, by_behavior, joined, set_parameters, whole
 from palus.envs.protocol import MultiAgentEnv, room_for
 from palus.errors import EnvError
-from palus.types import F32, F64, I32, I64, AnyArray, Bool, Step
+from palus.types import F32, F64, I32, I64, MASKS, AnyArray, Bool, Step
 
 
 class Matches:
@@ -213,9 +213,9 @@ class OneMatch:
             self._env.observe(name, self._rows[name], own)
 
     def observe_final(self, out: Arrays) -> None:
-        """Write what truncated agents saw last."""
+        """Write what truncated agents saw last; their masks stay as they are."""
         for name, own in by_behavior(self.spec, out).items():
-            self._env.observe_final(name, self._rows[name], own)
+            self._env.observe_final(name, self._rows[name], {n: seen for n, seen in own.items() if n != MASKS})
 
     def step(self, actions: Actions) -> GameStep:
         """One decision; a match without a verdict has no points."""
