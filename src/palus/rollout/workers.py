@@ -239,7 +239,7 @@ class WorkerCollector:
     @property
     def in_play(self) -> set[int]:
         """Ids of frozen policies that a running match needs; none where all are to start anew."""
-        return self._rounds.in_play if self._started else set()
+        return self._rounds.in_play
 
     def set_parameters(self, parameters: Mapping[str, Value]) -> None:
         """Change numbers of all games. Raises EnvError for names that they do not have."""
