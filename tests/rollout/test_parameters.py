@@ -30,10 +30,14 @@ def collector(kind: str) -> Collector:
 
 
 @pytest.mark.parametrize("kind", ["in process", "0 workers", "2 workers"])
-def test_every_match_has_a_number_of_its_own(kind: str) -> None:
+def test_every_match_begins_with_a_number_of_its_own(kind: str) -> None:
     s = collector(kind)
     s.set_parameters(WAGES)
-    pay = s.collect().rollouts[0].rewards.copy()  # episodes of 5 decisions
+    collected = s.collect()
+    pay = collected.rollouts[0].rewards.copy()  # episodes of 5 decisions
+    assert len(collected.episodes) == 8
+    for episode in collected.episodes:
+        assert episode.reward == pytest.approx(5 * episode.stats["agreed"])
     assert ((pay >= 0) & (pay <= 1)).all()
     np.testing.assert_array_equal(pay[0:4], pay[1:5])
     np.testing.assert_array_equal(pay[5:9], pay[6:10])

@@ -78,12 +78,24 @@ def test_ranks_play_the_matches_of_one_process(make, per_match, learns):
 def test_ranks_play_the_matches_of_one_process_in_workers(sampling):
     def told(share):
         matches = share.of(8, "matches")
-        options = {"agents": 2, "length": 7, "truncate": True}
+        first = share.first(matches)
+
+        def cast(slot):
+            assert first <= slot < first + matches
+            return [Seat(0, True), Seat(FROZEN + slot % 3, False)]
+
+        options = {
+            "agents": 2,
+            "length": 7,
+            "truncate": True,
+            "cast": cast,
+            "load": lambda _: CountingPolicy(even=True),
+        }
         policies = {0: CountingPolicy(even=True)}
         with counting_collector(2 * matches, policies=policies, sampling=sampling, share=share, **options) as rows:
-            first = [copied(rows.collect()) for _ in range(3)]
+            found = [copied(rows.collect()) for _ in range(3)]
             rows.load(rows.save())
-            return [*first, copied(rows.collect())]
+            return [*found, copied(rows.collect())]
 
     one = told(Share())
     compare(one, [told(Share(rank, 2)) for rank in range(2)])

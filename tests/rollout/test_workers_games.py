@@ -141,6 +141,17 @@ def test_two_behaviors_have_a_learner_each(sampling) -> None:
         assert len(collected.matches) == 4 * (20 // length) == len(collected.episodes) / 2
 
 
+def test_what_is_told_of_an_agent_is_of_its_own_behavior() -> None:
+    def wrong(observations, masks):
+        return [observations["obs_0"].argmax(1)] * 2
+
+    learners = {4: ("Striker", Knowing((3,), striker)), 7: ("Keeper", Knowing((2, 2), wrong))}
+    with collector("PenaltyToy", learners, [Seat(4, True), Seat(7, True)], rows=8, workers=0) as s:
+        collected = s.collect()
+    assert {(e.agent, e.policy, e.length, e.reward) for e in collected.episodes} == {(0, 4, 4, 4.0), (1, 7, 4, 0.0)}
+    assert {match.points for match in collected.matches} == {(1.0, 0.0)}
+
+
 def dearest(observations, masks):
     return [(masks.numpy() * np.arange(1, 5)).argmax(1)]
 
