@@ -60,6 +60,8 @@ def test_several_trainers_that_have_a_key_are_told_as_a_list(faults) -> None:
         ("hyperparameters: 5", ".hyperparameters: expected a map of keys, found 5"),
         ("max_step: 5", ".max_step: unknown key; did you mean max_steps?"),
         ("batch_size: 5", ".batch_size: unknown key; it belongs in hyperparameters"),
+        ("self_play: {max_steps: 5}", ".self_play.max_steps: unknown key; it belongs in behaviors.SoccerTwos"),
+        ("env_settings: {}", ".env_settings: unknown key; it belongs at the top of the file"),
         ("even_checkpoints: 3", ".even_checkpoints: expected true or false, found 3"),
         (
             "network_settings: {memory: {memory_size: 7}}",
@@ -207,6 +209,11 @@ def test_a_wrong_environment_parameter_is_named(faults, parameter, message) -> N
         (
             "{behaviors: {A: {}}, env_setings: {seed: 1}}",
             "run.yaml, env_setings: unknown key; did you mean env_settings?",
+        ),
+        (
+            "{behaviors: {A: {}}, checkpoint_settings: {run_id: --check}}",
+            "run.yaml, checkpoint_settings: run_id --check is an option, where a name was expected; "
+            "give the name before it",
         ),
         (
             "{behaviors: {A: {}}, zzz: 1}",
@@ -357,7 +364,7 @@ def test_folders_and_binary_files_are_no_run_files(tmp_path: Path) -> None:
     (tmp_path / "configuration.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match=r"found a run folder, expected a YAML file; use .*configuration\.yaml"):
         load_run(tmp_path)
-    with pytest.raises(ConfigError, match=r"configuration\.yaml: not a text file \(invalid start byte at byte 0\)"):
+    with pytest.raises(ConfigError, match=r"configuration\.yaml: not UTF-8 \(invalid start byte at byte 0\); save"):
         load_run(tmp_path / "configuration.yaml")
 
 

@@ -33,6 +33,9 @@ def _paths(run: RunFile) -> Iterator[Fault]:
         if run_id is not None and (PurePath(run_id).is_absolute() or ".." in parts or not parts):
             text = f"{key} {run_id} leads out of results_dir; give a name, and the folder as results_dir"
             yield _finding(("checkpoint_settings",), (key,), text)
+        elif run_id is not None and run_id.startswith("-"):
+            text = f"{key} {run_id} is an option, where a name was expected; give the name before it"
+            yield _finding(("checkpoint_settings",), (key,), text)
     for name in run.behaviors:
         if not is_file_name(name):
             text = "a behavior's name is a file's name; use one without / and without a dot in front"

@@ -70,13 +70,15 @@ def faults_of(error: ValidationError, root: schema.Annotation, prefix: KeyPath =
         keys = list(schema.resolve(root, detail["loc"]))
         path = prefix + tuple(key for key, _ in keys)
         if detail["type"] == "extra_forbidden":
-            faults.append(_unknown_key(path, keys[-1][1]))
+            faults.append(_unknown_key(path, [section for _, section in keys]))
         else:
             faults.append(Fault(path, _text(detail), missing=detail["type"] == "missing"))
     return faults
 
 
-def _unknown_key(path: KeyPath, section: schema.Annotation) -> Fault:
+def _unknown_key(path: KeyPath, sections: list[schema.Annotation]) -> Fault:
+    """sections: those around the key, from the outermost to its own, which are the last ones of its path."""
+    *outer, section = sections
     name, known = str(path[-1]), schema.keys(section)
     trainer = next((other for other, model in HYPERPARAMETERS.items() if model is section), None)
     owners = [other for other, model in HYPERPARAMETERS.items() if trainer and name in model.model_fields]
@@ -84,6 +86,10 @@ def _unknown_key(path: KeyPath, section: schema.Annotation) -> Fault:
         *more, last = owners
         have = f"{', '.join(more)} and {last} have" if more else f"{last} has"
         return Fault(path, f"unknown key for trainer_type {trainer}; only {have} it")
+    for above, around in zip(range(len(path) - 2, -1, -1), reversed(outer), strict=False):
+        if name in schema.keys(around):
+            where = f"in {'.'.join(map(str, path[:above]))}" if above else "at the top of the file"
+            return Fault(path, f"unknown key; it belongs {where}")
     near = near_name(name, known)
     if near:
         return Fault(path, f"unknown key; did you mean {near}?", near)

@@ -43,7 +43,7 @@ def read_source(source: str | Path) -> Source:
         if path.is_file():
             return Source(path.name, path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not a text file ({error.reason} at byte {error.start}); expected YAML") from error
+        raise ConfigError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8 text") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     if str(source) in preset_names():
@@ -167,13 +167,13 @@ def _key_faults(node: yaml.Node, above: tuple[yaml.Node, ...], repeated: list[st
         yield f"line {line}: {text} is no number of a run file; write it with at most {MAX_DIGITS} digits"
 
 
-def parse_tree(text: str, repeated: list[str] | None = None) -> tuple[Tree, list[Fault]]:
-    """Like `parse_yaml`, for a whole file, which has to be a map."""
+def parse_tree(text: str, repeated: list[str] | None = None, *, least: str = "behaviors") -> tuple[Tree, list[Fault]]:
+    """Like `parse_yaml`, for a whole file, which has to be a map. least: what an empty one lacks."""
     value, faults = parse_yaml(text, repeated)
     if faults:
         return {}, faults
     if value is None:
-        return {}, [Fault((), "the file is empty; expected at least behaviors")]
+        return {}, [Fault((), f"the file is empty; expected at least {least}")]
     if not isinstance(value, dict):
         shown = found(value)
         shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}..."
