@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 pytest.importorskip("optuna", reason="sweeps take palus[sweep]")
 
@@ -16,10 +18,14 @@ from matplotlib.colors import to_hex
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState
 
+from palus.cli import app
+from palus.errors import ConfigError
+from palus.store import open_store
 from palus.sweep import outcome
 from palus.sweep.objective import Objective
 from palus.sweep.plan import Plan
 from palus.sweep.space import Dimension
+from palus.sweep.study import opened_storage
 
 RATE = Dimension("x.learning_rate", "log", (1e-6, 1.0))
 EPOCHS = Dimension("x.num_epoch", "int", (1, 10))
@@ -153,3 +159,25 @@ def test_pictures_of_a_second_objective_show_the_second() -> None:
     figures = outcome._pictures(made, plan, 1)
     assert list(figures["slices"].axes[0].collections[0].get_offsets()[:, 1]) == [9.0, 7.0, 8.0]
     assert list(figures["contours"].axes[0].collections[-1].get_array()) == [9.0, 7.0, 8.0]
+
+
+def test_a_database_of_something_else_is_told_and_left_as_it_is(tmp_path: Path) -> None:
+    with closing(open_store(tmp_path / "arena")):
+        pass
+    file, empty = tmp_path / "arena/palus.db", tmp_path / "empty.db"
+    empty.touch()
+    before = file.read_bytes()
+    for database, create, told in (
+        (file, False, "other tables than"),
+        (file, True, "other"),
+        (empty, False, "no study"),
+    ):
+        with (
+            pytest.raises(ConfigError, match=f"the database holds {told}"),
+            opened_storage(str(database), create=create),
+        ):
+            pass
+    assert (file.read_bytes(), empty.read_bytes()) == (before, b"")
+    said = CliRunner().invoke(app, ["sweep", "status", f"sqlite:///{tmp_path}/typo.db"])
+    assert said.exit_code == 2 and "typo.db: no such file" in said.stderr
+    assert not (tmp_path / "typo.db").exists()

@@ -95,6 +95,13 @@ def test_a_space_in_which_nothing_varies_is_refused() -> None:
         read_space(Source("space.yaml", "{}\n"))
 
 
+def test_an_empty_space_is_told_what_a_line_is() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^space.yaml: the file is empty; expected at least one key that varies, as "
+    ):
+        read_space(Source("space.yaml", "# nothing yet\n"))
+
+
 @pytest.mark.parametrize("key", ["env_settings.seed", "checkpoint_settings.run_id", "behaviors.MenuToy.max_steps"])
 def test_what_makes_trials_comparable_cannot_vary(key: str) -> None:
     with pytest.raises(ConfigError, match="cannot vary"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -225,19 +224,6 @@ def test_who_joins_with_another_plan_is_told_what_differs(
             make_study(storage, "foreign", plan())
     with pytest.raises(ConfigError, match=r"menu is another one: seeds 1, here 2; minutes 0.0, here 5.0\. Type"):
         worker(plan(seeds=2, minutes=5.0), 2, tmp_path / "there", url)
-
-
-def test_the_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
-    """As an arena's, which keeps the version of its tables where Optuna does."""
-    path = tmp_path / "palus.db"
-    with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE alembic_version (version_num VARCHAR)")
-    database.close()
-    before = path.read_bytes()
-    for place in (path, f"sqlite:///{path}"):
-        result = CliRunner().invoke(app, ["sweep", "status", str(place)])
-        assert result.exit_code == 2 and "palus.db: the database of something else" in result.stderr
-    assert path.read_bytes() == before
 
 
 def test_a_sweep_that_is_refused_a_folder_makes_no_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

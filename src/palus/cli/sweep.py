@@ -167,13 +167,13 @@ def show(
 def _opened(url: str, name: str | None) -> Iterator[tuple[optuna.Study, Plan]]:
     """A study that is there, and its plan, while the block runs."""
     _require()
-    url = _file_in(url)
+    url = _file_in(url.removeprefix("sqlite:///"))
     from palus.sweep.study import find_study, opened_storage, plan_of
 
     if "://" not in url and not Path(url).is_file():
         found = "found a folder without study.db" if Path(url).is_dir() else "no such file"
         raise ConfigError(f"{url}: {found}; give the database URL of the study, or its SQLite file (FOLDER/study.db)")
-    with opened_storage(url) as storage:
+    with opened_storage(url, create=False) as storage:
         kept = find_study(storage, name)
         yield kept, plan_of(kept)
 

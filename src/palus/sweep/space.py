@@ -73,7 +73,7 @@ class Dimension:
 
 def read_space(source: Source) -> tuple[Dimension, ...]:
     """The dimensions of a search space, in the order of the file. Raises ConfigError with all its faults."""
-    tree, faults = parse_tree(source.text)
+    tree, faults = parse_tree(source.text, least=f"one key that varies, as KEY: {FORM}")
     space = []
     for path, told in tree.items():
         dimension = _dimension(path, told)

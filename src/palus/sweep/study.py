@@ -62,12 +62,13 @@ class InterruptedTrialError(TrialError):
 
 
 @contextmanager
-def opened_storage(url: str, heartbeat_s: int = 30) -> Iterator[RDBStorage]:
-    """The database of a study while the block runs. url: of SQLAlchemy, or the path of an SQLite file.
+def opened_storage(url: str, heartbeat_s: int = 30, *, create: bool = True) -> Iterator[RDBStorage]:
+    """The database of a study while the block runs. url: of SQLAlchemy, or the path of an SQLite file. create: for who
+    only looks at what is there, False.
 
     Raises ConfigError, StorageError.
     """
-    storage = _open_storage(url, heartbeat_s)
+    storage = _open_storage(url, heartbeat_s, create)
     try:
         yield storage
     finally:
@@ -84,7 +85,7 @@ class _Beating(RDBStorage):
             super().record_heartbeat(trial_id)
 
 
-def _open_storage(url: str, heartbeat_s: int) -> RDBStorage:
+def _open_storage(url: str, heartbeat_s: int, create: bool) -> RDBStorage:
     if "://" not in url:
         make_folder(Path(url).parent, "--study or --results-dir")
         url = sqlite_url(Path(url))
@@ -93,8 +94,8 @@ def _open_storage(url: str, heartbeat_s: int) -> RDBStorage:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     for attempt in range(5):
         try:
-            _refuse_foreign(url, engine)
             with _calm():
+                _check_tables(url, engine, create)
                 retry = RetryHeartbeatStaleTrialCallback(max_retry=MOST_RETRIES)
                 return _Beating(
                     url, engine, heartbeat_interval=heartbeat_s, grace_period=SILENT_BEATS * heartbeat_s,
@@ -104,23 +105,24 @@ def _open_storage(url: str, heartbeat_s: int) -> RDBStorage:
             raise ConfigError(f"the study's database needs a driver: {error} `pip install palus[postgres]`") from error
         except (SQLAlchemyError, RuntimeError) as error:  # two workers may make the tables of an empty one at once
             if attempt == 4:
-                raise StorageError(f"the study's database cannot be opened: {_short(error)}; check --study") from error
+                raise StorageError(f"the study's database cannot be opened: {_short(error)}; check its URL") from error
             time.sleep(0.5 * (attempt + 1))
     raise AssertionError
 
 
-def _refuse_foreign(url: str, options: Mapping[str, Any]) -> None:
-    """Raises ConfigError where another program keeps its tables: Optuna would put its own beside them, and take the
-    other's version for that of these."""
+def _check_tables(url: str, options: Mapping[str, Any], create: bool) -> None:
+    """Optuna adds its tables to any database, and cannot use one whose `alembic_version` is another program's, as an
+    arena's is. Raises ConfigError."""
     engine = create_engine(url, **options)
     try:
         tables = inspect(engine).get_table_names()
     finally:
         engine.dispose()
-    if "alembic_version" in tables and "studies" not in tables:
+    if "studies" not in tables and not (create and "alembic_version" not in tables):
+        found = "other tables than those of studies" if tables else "no study"
         raise ConfigError(
-            f"{engine.url.render_as_string()}: the database of something else, as of an arena; give the study one of "
-            "its own with --study"
+            f"{engine.url.render_as_string()}: the database holds {found}; name that of a sweep "
+            "(FOLDER/study.db), or an empty one to begin"
         )
 
 
