@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection
 from typer.testing import CliRunner
 
+from palus.arena.ladder.refresh import Refresher
 from palus.cli import app
 from palus.hub.accounts import Caller, authenticate, create_account, issue_token, revoke_tokens
 from palus.hub.refusals import AlreadyExistsError, InvalidInputError
@@ -95,6 +98,38 @@ def test_to_list_or_revoke_tokens_makes_no_arena(tmp_path: Path) -> None:
     assert "no arena has its data there" in run("list", *where, code=2)
     assert "no arena has its data there" in run("revoke", "ada", *where, code=2)
     assert not (tmp_path / "aerna").exists()
+
+
+def test_who_makes_an_arena_by_its_first_account_is_told(tmp_path: Path) -> None:
+    words = ["account", "add", "ada", "--data", str(tmp_path / "aerna")]
+    first, second = (CliRunner().invoke(app, words).stderr for _ in range(2))
+    said = f"{tmp_path}/aerna: no arena was there, so this begins one: palus arena --data {tmp_path}/aerna\n"
+    assert (first, second) == (said, "")
+
+
+def test_who_may_not_write_to_an_arena_is_told_who_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_as_another(connection: Connection, *_: object) -> None:
+        connection.exec_driver_sql("PRAGMA query_only=ON")  # what SQLite says to who may only read the file
+        connection.exec_driver_sql("DELETE FROM accounts")
+
+    def lock_as_another(_refresher: Refresher) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "arena.lock")
+
+    monkeypatch.setattr("palus.hub.accounts.issue_token", write_as_another)
+    said = run("add", "ada", "--data", tmp_path, code=2)
+    assert f"{tmp_path}: cannot be written (attempt to write a readonly database); run this as the user who" in said
+    monkeypatch.setattr(Refresher, "recompute", lock_as_another)
+    result = CliRunner().invoke(app, ["recompute", "--data", str(tmp_path)])
+    assert (result.exit_code, "'arena.lock'); run this as the user who runs the arena" in result.stderr) == (2, True)
+
+
+def test_a_slip_of_an_account_is_told_the_near_one_or_who_lists_them(tmp_path: Path) -> None:
+    where = ("--data", tmp_path)
+    run("add", "ada", *where)
+    assert "there is no account adda; did you mean ada?" in run("revoke", "adda", *where, code=2)
+    assert "there is no account grace; palus account list shows which there are" in run(
+        "revoke", "grace", *where, code=2
+    )
 
 
 def test_a_slip_of_a_label_is_an_error_and_revokes_nothing(tmp_path: Path) -> None:

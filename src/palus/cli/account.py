@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from palus.cli.options import DEFAULT_DATA, DatabaseOption, DataOption
-from palus.cli.output import opened, print_json, stdout
+from palus.cli.output import opened, print_json, stderr, stdout, typed
 from palus.errors import HubError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 EPILOG = """
 A token is shown once, when it is made; the arena keeps only its hash. Whoever has the arena's folder may run these
@@ -57,7 +63,7 @@ def add(
     """Make an account, or one more token for one that exists, and print the token."""
     from palus.hub.accounts import issue_token
 
-    with opened(data, database, create=True) as store, store.write() as connection:
+    with _accounts(data, database) as connection:
         token = issue_token(connection, name, label, scope or DEFAULT_SCOPES)
     print(token)
 
@@ -74,7 +80,7 @@ def tokens(
     from palus.hub.accounts import issue_token
 
     wanted = _read_names(names)
-    with opened(data, database, create=True) as store, store.write() as connection:
+    with _accounts(data, database) as connection:
         sheet = {name: issue_token(connection, name, label, DEFAULT_SCOPES) for name in wanted}
     for name, token in sheet.items():
         print(f"{name}\n  export HF_ENDPOINT={address}\n  export HF_TOKEN={token}\n{'-' * 64}")
@@ -119,6 +125,19 @@ def revoke(
         stdout.print(f"Nothing to do: these tokens of {name} are revoked already.")
         return
     stdout.print(f"{count} token{'' if count == 1 else 's'} of {name} revoked.")
+
+
+@contextmanager
+def _accounts(data: Path, database: str | None) -> Iterator[Connection]:
+    """A transaction on an arena's accounts. It may have them before its first start, which is told: a token of another
+    folder than the arena's opens nothing."""
+    from palus.store.engine import DATABASE_FILE
+
+    new = database is None and not (data / DATABASE_FILE).is_file()
+    with opened(data, database, create=True) as store, store.write() as connection:
+        yield connection
+    if new:
+        stderr.print(f"{escape(str(data))}: no arena was there, so this begins one: palus arena --data {typed(data)}")
 
 
 def _read_names(file: Path) -> list[str]:

@@ -59,11 +59,24 @@ BROUGHT_BY = {
 """Module -> extra of `pyproject.toml` that installs it."""
 
 
-def opened(data: Path, database: str | None, *, create: bool = False, blobs: str | None = None) -> closing[Store]:
-    """The store of an arena, while a block runs. create: also where there is none yet. blobs: as of `open_store`."""
+@contextmanager
+def opened(data: Path, database: str | None, *, create: bool = False, blobs: str | None = None) -> Iterator[Store]:
+    """The store of an arena, while a block runs. create: also where there is none yet. blobs: as of `open_store`.
+
+    Raises StorageError, also where a block may not write what it has to.
+    """
     from palus.store import open_store
 
-    return closing(open_store(data, database, create=create, blobs=blobs))
+    with closing(open_store(data, database, create=create, blobs=blobs)) as store:
+        try:
+            yield store
+        except Exception as error:
+            fault = getattr(error, "orig", error)  # what SQLAlchemy was told, which is not loaded for every command
+            if not (isinstance(fault, PermissionError) or "READONLY" in getattr(fault, "sqlite_errorname", "")):
+                raise
+            raise StorageError(
+                f"{data}: cannot be written ({fault}); run this as the user who runs the arena"
+            ) from error
 
 
 def stop_signal() -> threading.Event:

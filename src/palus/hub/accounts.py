@@ -105,7 +105,10 @@ def revoke_tokens(connection: Connection, name: str, label: str | None = None) -
     """
     account = find_account(connection, name)
     if account is None:
-        raise InvalidInputError(f"there is no account {name}; see which there are")
+        names = connection.scalars(select(accounts.c.name).order_by(accounts.c.key)).all()
+        near = difflib.get_close_matches(name, names, 1)
+        hint = f"did you mean {near[0]}?" if near else "palus account list shows which there are"
+        raise InvalidInputError(f"there is no account {name}; {hint}")
     statement = update(tokens).where(tokens.c.account_id == account.id, tokens.c.revoked_ms.is_(None))
     if label is not None:
         labels = connection.scalars(select(tokens.c.label).where(tokens.c.account_id == account.id)).all()
