@@ -140,6 +140,9 @@ def test_mistakes_are_explained_with_exit_code_2(models: Path):
     )
     film = ("match", "random", "random", "--replay", models / "x.mp4")
     assert f"of SoccerTwos a replay is written; use {models / 'x.match'}" in run(*film, code=2)
+    assert f"{models}: cannot be written (Is a directory); choose another place for --write-executable" in run(
+        "unity-serve", "SoccerTwos", "--write-executable", models, code=2
+    )
     log = models / "no" / "such" / "folder.jsonl"
     assert "cannot be written" in run("match", "random", "random", "--pairs", 1, "--log", log, code=2)
 
@@ -250,6 +253,7 @@ def test_a_folder_without_a_model_is_no_leaderboard(models: Path, tmp_path: Path
     (tmp_path / "empty").mkdir()
     assert "empty: no model in it that plays SoccerTwos; give" in run("rank", tmp_path / "empty", code=2)
     words = ("rank", tmp_path / "empty", "--with", models / "mine.onnx", "--pairs", 1)
+    assert "empty: no policy in it that plays SoccerTwos" in run("fidelity", tmp_path / "empty", code=2)
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert result.exit_code == 0 and "warning: " in result.stderr and "mine" in result.stdout, result.output
 

@@ -110,6 +110,12 @@ def test_the_demo_trains_pushes_ranks_and_shows(tmp_path, stranger, few_matches,
     assert [repo for repo, _ in refused] == ["broken/team"]
 
 
+def test_a_folder_of_models_that_is_not_there_is_told_before_anything_trains(tmp_path, monkeypatch):
+    monkeypatch.setattr("palus.cli.demo.train_team", lambda *_args, **_options: pytest.fail("trained"))
+    result = CliRunner().invoke(app, ["demo", "--leave", "--models", str(tmp_path / "modles")])
+    assert (result.exit_code, "--models" in result.stderr) == (2, True), result.output
+
+
 def test_the_page_shows_the_best_goals_against_the_house_bots(tmp_path, monkeypatch):
     """With a player that does score."""
     house = load("ball-chaser", "goalie-striker", "random")

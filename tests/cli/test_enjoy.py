@@ -175,6 +175,9 @@ def test_what_is_no_agent_is_said_with_advice(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "pool").mkdir()
     refused = " ".join(run("enjoy", "ada/nowhere", "--hub", "folder:pool", code=2).split())
     assert "ada/nowhere: no such folder here, so a hub was asked: " in refused
+    (tmp_path / "mine/SoccerTwos.onnx").touch()
+    refused = " ".join(run("enjoy", "mine/SoccerTwos.onnx", code=2).split())
+    assert "mine/SoccerTwos.onnx: a file; give the run's folder" in refused
     (tmp_path / "empty").mkdir()
     assert "expected configuration.yaml" in " ".join(run("enjoy", "empty", code=2).split())
 

@@ -172,6 +172,8 @@ def test_mistakes_are_explained(tmp_path: Path, results: Path) -> None:
     assert "not a hub" in run("push", results, "ada/striker", "--hub", "nowhere", code=2)
     assert "no such run" in run("push", tmp_path / "none", "ada/striker", code=2)
     assert "a folder needs no token" in run("login", f"folder:{tmp_path}", code=2)
+    assert "empty: no such folder" in run("pull", "ada/striker", "--hub", tmp_path / "empty", code=2)
+    (tmp_path / "empty").mkdir()
     assert "holds none" in run("pull", "ada/striker", "--hub", tmp_path / "empty", code=2)
 
 

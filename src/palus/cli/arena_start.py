@@ -3,6 +3,7 @@ and what to type next."""
 
 from __future__ import annotations
 
+import errno
 import gc
 import getpass
 import ipaddress
@@ -107,7 +108,9 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen()
     except OSError as error:
         listener.close()
-        raise ArenaError(f"{host}:{port}: cannot listen there ({error.strerror}); choose another --port") from error
+        elsewhere = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        advice = "give an address of this machine as --host" if elsewhere else "choose another --port"
+        raise ArenaError(f"{host}:{port}: cannot listen there ({error.strerror}); {advice}") from error
     return listener
 
 

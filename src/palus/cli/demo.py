@@ -47,7 +47,10 @@ def demo(
     arena_minutes: Annotated[
         float, typer.Option(min=0, max=MOST_MINUTES, help="Most minutes of matches until the board is shown.")
     ] = 1.5,
-    models: Annotated[list[Path] | None, typer.Option(help="Folder with strangers' models; may be repeated.")] = None,
+    models: Annotated[
+        list[Path] | None,
+        typer.Option(exists=True, file_okay=False, help="Folder with strangers' models; may be repeated."),
+    ] = None,
     results_dir: Annotated[Path, typer.Option(help="Where the run and the arena go.")] = Path("results"),
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 1,
     browser: Annotated[

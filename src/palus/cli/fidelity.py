@@ -71,6 +71,10 @@ def fidelity(
     for reason in rejected:
         stderr.print(f"[yellow]skipped:[/] {escape(reason)}")
     entrants = list(policies.values())
+    if not entrants:
+        raise ModelError(
+            f"{folder}: no policy in it that plays {DEFAULT_GAME}; give a folder with .onnx files from Unity"
+        )
     report: dict[str, Any] = {"skipped": rejected}
     with matches_progress("against random and itself", len(entrants) * (2 * pairs + episodes)) as tick:
         rows = report["policies"] = measure(

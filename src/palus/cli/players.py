@@ -27,6 +27,8 @@ def local_folder(run: str, hub: str | None) -> Path:
     path = Path(run)
     if path.is_dir():
         return path
+    if path.is_file():
+        raise CheckpointError(f"{run}: a file; give the run's folder, results/RUN_ID, or let it play with palus match")
     here = hub is None and (path.parent.is_dir() or path.parent.name == "results")
     if run.count("/") != 1 or run.startswith((".", "/", "~")) or here:
         raise CheckpointError(f"{run}: no such folder; give results/RUN_ID, or OWNER/NAME of a published model")

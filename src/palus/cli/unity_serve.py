@@ -83,6 +83,8 @@ def _write(path: Path, game: str, num_matches: int) -> None:
         path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         path.chmod(0o755)
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error}") from error
+        raise StorageError(
+            f"{path}: cannot be written ({error.strerror}); choose another place for --write-executable"
+        ) from error
     env = shlex.quote(os.path.join(".", path))  # without a slash ML-Agents looks for it in PATH
     stderr.print(f"Wrote {path}. Train on it: mlagents-learn config.yaml --env={env} --run-id=mine", markup=False)

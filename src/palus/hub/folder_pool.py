@@ -84,6 +84,8 @@ def pull_from_pool(pool: Path, repo_id: str, folder: Path) -> None:
     for _ in range(_ATTEMPTS):
         source = repository_folder(pool, repo_id)
         if source is None:
+            if not pool.is_dir():
+                raise HubError(f"{pool}: no such folder; give the one that was pushed to")
             known = ", ".join([*find_repositories(pool)][:10]) or "none"
             raise HubError(f"{repo_id}: no such repository in {pool}; it holds {known}")
         try:
