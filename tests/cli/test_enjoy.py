@@ -208,6 +208,18 @@ def test_a_video_of_a_game_without_pictures_is_refused_at_once(tmp_path: Path) -
     assert "x.mp4: SoccerTwos draws no pictures; palus match --replay, then palus watch, show its matches" in told
 
 
+def test_an_environment_that_was_made_without_pictures_is_told_of_before_it_is_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("gymnasium", reason="needs the extra doom")
+    monkeypatch.setattr("palus.cli.enjoy._play", lambda *_: pytest.fail("played"))
+    source = GameSource("palus.envs.gymnasium:make", {"id": "CartPole-v1"}, Trust.of(["gymnasium"]))
+    small_agent(tmp_path / "cart", "CartPole", source)
+    words = ("enjoy", tmp_path / "cart", "--video", tmp_path / "x.mp4", "--trust", "gymnasium")
+    told = " ".join(run(*words, code=2).split())
+    assert f"rgb_array in palus.env_options of {tmp_path}/cart/configuration.yaml" in told
+
+
 def test_an_agent_of_sample_factory_plays_doom(tmp_path: Path) -> None:
     pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
     experiment = shutil.copytree(SF_AGENT, tmp_path / "experiment")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -101,6 +101,8 @@ def enjoy(
         ranked = agent.env_id in arena_games()
         remedy = "palus match --replay, then palus watch, show its matches" if ranked else "leave it out"
         raise EnvError(f"--video {video}: {agent.env_id} draws no pictures; {remedy}")
+    if video is not None and not (no_render or agent.draws):
+        _check_pictures(agent, folder, video)
     if push_to_hub is not None:  # before the work: packages, token and rights
         if not agent.is_ours:
             raise HubError("--push-to-hub publishes runs of palus; Sample Factory publishes its own experiments")
@@ -123,6 +125,18 @@ def enjoy(
         _keep(folder, score)
     if push_to_hub is not None:
         push(folder, push_to_hub, hub)
+
+
+def _check_pictures(agent: Playable, folder: Path, video: Path) -> None:
+    """That its game has a picture to film, for before the work. Raises EnvError."""
+    assert agent.source is not None, "a game that talks has none"
+    with closing(agent.source.single()) as game:
+        game.reset(0)
+        try:
+            game.render()
+        except EnvError as error:
+            where = f" in palus.env_options of {folder / 'configuration.yaml'}" if agent.env_id in ADAPTERS else ""
+            raise EnvError(f"--video {video}: {error}{where}") from error
 
 
 def _play(
