@@ -45,7 +45,7 @@ FULL = errno.ENOSPC, errno.EDQUOT
 LINE_S = 30.0
 """Between two lines of progress, where there is no terminal for a bar."""
 BROUGHT_BY = {
-    **dict.fromkeys(("torch", "tensorboardX", "tensorboard", "scipy"), "train"),
+    **dict.fromkeys(("torch", "tensorboardX", "tensorboard", "scipy", "psutil"), "train"),
     "huggingface_hub": "hub",
     **dict.fromkeys(("fastapi", "starlette", "uvicorn", "websockets", "sqlalchemy", "alembic", "duckdb"), "arena"),
     **dict.fromkeys(("openskill", "nh3", "markdown_it"), "arena"),
