@@ -28,7 +28,7 @@ from palus.cli import app
 from palus.cli.train import _decided
 from palus.config import RunFile, load_run
 from palus.errors import CheckpointError, StorageError
-from palus.launch.link import Link
+from palus.launch.link import Link, StepTime
 from palus.learn.learner import Learner
 from palus.learn.ppo import PPO
 from palus.learn.ranks import ALONE, Ranks
@@ -485,12 +485,14 @@ def test_ranks_with_different_run_files_do_not_begin(tmp_path: Path) -> None:
 
 def test_the_check_foretells_what_ranks_bring() -> None:
     """Stock PPO on two machines of two cores: 22.9 ms a step, 3.5 MB of gradient over 1 GbE and over 10 GbE."""
-    slow = Link(2, 0.0229 / 2, 0.0301, 0.0002, 876_000)
+    slow = Link((0.0229, 0.0229), StepTime(0.0115 + 0.0301, 0.0301), 0.0301, 0.0002, 876_000)
     assert slow.speed_up(2) == pytest.approx(0.86, abs=0.01) and slow.speed_up() == pytest.approx(0.55, abs=0.01)
     assert slow.bytes_per_s == pytest.approx(117e6, rel=0.01)
-    far = [Link(ranks, 1.0, 0.03, 0.01, 1000) for ranks in (2, 4)]  # a third of it latency: 4 and 6 kB in 20 ms
-    assert [link.bytes_per_s for link in far] == pytest.approx([200e3, 300e3])
+    far = [Link((1.0,) * ranks, StepTime(1.0, 0.0), 0.03, 0.01, 1000) for ranks in (2, 4)]  # a third of it latency
+    assert [link.bytes_per_s for link in far] == pytest.approx([200e3, 300e3]), "4 and 6 kB in 20 ms"
     assert "2 ranks make 0.6 times" in slow.sentence() and "and 0.9 times with 2 times" in slow.sentence()
     assert "one is the better choice" in slow.sentence()
-    fast = Link(2, 0.0229 / 2, 0.0032, 0.0002, 876_000)
+    fast = Link((0.0229, 0.0229), StepTime(0.0115 + 0.0032, 0.0032), 0.0032, 0.0002, 876_000)
     assert fast.speed_up(2) == pytest.approx(1.8, abs=0.05) and "better choice" not in fast.sentence()
+    uneven = Link((2.0, 1.0), StepTime(1.25, 0.25), 0.1, 0.01, 1000)  # beside the quicker one, at the slower one's pace
+    assert uneven.speed_up() == pytest.approx(0.8) and uneven.speed_up(2) == pytest.approx(2 / 2.25)

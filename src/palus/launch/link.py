@@ -9,21 +9,30 @@ from dataclasses import dataclass
 import torch
 
 from palus.config import RunFile
-from palus.launch.pace import trial
+from palus.launch.pace import timed, trial
 from palus.learn.ranks import Ranks
-from palus.run.parts import Parts
+from palus.train import Run
 from palus.trust import Trust
 
 REPEATS = 5
 
 
 @dataclass(frozen=True)
-class Link:
-    """Of R ranks. step_s: a gradient step of one rank's share with its share of the rollout, of the slowest rank, in
-    seconds; exchange_s: the sum of a gradient of so many `floats` over the ranks; latency_s: that of one number."""
+class StepTime:
+    """step_s: a gradient step with its share of the rollout, in seconds; waited_s: of it in exchanges between ranks."""
 
-    ranks: int
     step_s: float
+    waited_s: float
+
+
+@dataclass(frozen=True)
+class Link:
+    """Of R ranks. one_s: what a gradient step with its share of the rollout takes one process, by rank, in seconds;
+    together: what it takes all ranks. exchange_s: the sum of a gradient of so many `floats` over the ranks, when
+    nobody waits for who is slower; latency_s: that of one number."""
+
+    one_s: tuple[float, ...]
+    together: StepTime
     exchange_s: float
     latency_s: float
     floats: int
@@ -31,45 +40,61 @@ class Link:
     @property
     def bytes_per_s(self) -> float:
         """What a rank sends: 2 (R - 1) / R of a gradient in each exchange."""
-        return 8 * (self.ranks - 1) / self.ranks * self.floats / max(self.exchange_s - self.latency_s, 1e-9)
+        ranks = len(self.one_s)
+        return 8 * (ranks - 1) / ranks * self.floats / max(self.exchange_s - self.latency_s, 1e-9)
 
     def speed_up(self, batches: int = 1) -> float:
-        """Steps per second of all ranks over those of one: R C / (C + A), with C the step and A the exchange.
+        """Steps per second of all ranks over those of one, the quickest; `batches`: how many times as large batch_size
+        and buffer_size are as now, 1 or R.
 
-        batches: how many times as large batch_size and buffer_size are as now.
+        As it is both were measured. Of R batches a rank's share is what one process does as it is, so that they take
+        as long as the slowest one, and an exchange.
         """
-        step = self.step_s * batches
-        return self.ranks * step / (step + self.exchange_s)
+        one = min(self.one_s)
+        if batches == 1:
+            return one / self.together.step_s
+        return batches * one / (max(self.one_s) + self.together.waited_s)
 
     def sentence(self) -> str:
         """For whoever is about to start the run."""
-        R, gain, larger = self.ranks, self.speed_up(), self.speed_up(self.ranks)
+        R, one, together = len(self.one_s), min(self.one_s), self.together
+        gain, larger = self.speed_up(), self.speed_up(R)
         verdict = "" if max(gain, larger) >= 1.1 else "; one is the better choice"
         rate = f"{self.latency_s * 1e3:.2f} ms of latency, {self.bytes_per_s / 1e6:.0f} MB/s"
         return (
             f"{R} ranks make {gain:.1f} times the steps per second of one with this run file, and {larger:.1f} times "
-            f"with {R} times its batch_size and buffer_size{verdict}: a rank's share of a gradient step takes "
-            f"{self.step_s * 1e3:.1f} ms, the sum of {4e-6 * self.floats:.1f} MB over the ranks "
-            f"{self.exchange_s * 1e3:.1f} ms ({rate})."
+            f"with {R} times its batch_size and buffer_size{verdict}: a gradient step and its share of the games take "
+            f"one {one * 1e3:.1f} ms, and {R} ranks {together.step_s * 1e3:.1f} ms, {together.waited_s * 1e3:.1f} ms "
+            f"of it to exchange {4e-6 * self.floats:.1f} MB ({rate})."
         )
 
 
 def measure(run: RunFile, trust: Trust, ranks: Ranks) -> Link:
-    """Play and learn a little in a folder of its own, and time what the ranks tell each other.
+    """Play and learn a little in a folder of its own, together and then each rank by itself at the same time, and time
+    what the ranks tell each other.
 
     Called by all ranks. Raises what a run raises.
     """
     with trial(run, trust, ranks) as parts:
-        begun, waited, steps = time.perf_counter(), ranks.waited, _gradient_steps(parts)
-        parts.iterate()
-        alone = time.perf_counter() - begun - (ranks.waited - waited)
-        made = max(_gradient_steps(parts) - steps, 1)
+        times = ranks.gather(_step_time(parts, ranks))
         floats = max(len(trainee.learner.network.weights.gradient) for trainee in parts.trainees)
+    together = StepTime(max(own.step_s for own in times), statistics.mean(own.waited_s for own in times))
+    alone = Ranks(local_size=ranks.local_size)  # on its share of the machine's cores
+    with trial(run, trust, alone) as parts:
+        ranks.gather(None)  # all begin at once
+        one = _step_time(parts, alone)
     exchange, latency = (_timed(ranks, torch.zeros(size)) for size in (floats, 1))
-    return Link(ranks.size, max(ranks.gather(alone / made)), exchange, latency, floats)
+    return Link(tuple(ranks.gather(one.step_s)), together, exchange, latency, floats)
 
 
-def _gradient_steps(parts: Parts) -> int:
+def _step_time(parts: Run, ranks: Ranks) -> StepTime:
+    waited, steps = ranks.waited, _gradient_steps(parts)
+    seconds = timed(parts, ranks)
+    made = max(_gradient_steps(parts) - steps, 1)
+    return StepTime(seconds / made, (ranks.waited - waited) / made)
+
+
+def _gradient_steps(parts: Run) -> int:
     return sum(trainee.learner.network.version for trainee in parts.trainees)
 
 

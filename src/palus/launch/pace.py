@@ -45,6 +45,17 @@ def trial(run: RunFile, trust: Trust, ranks: Ranks = ALONE) -> Iterator[Run]:
         yield parts
 
 
+def timed(parts: Run, ranks: Ranks = ALONE) -> float:
+    """Seconds of the next `MEASURED_ITERATIONS`, or of those that fit into `MEASURED_S`. Called by all ranks."""
+    begun = time.perf_counter()
+    for _ in range(MEASURED_ITERATIONS):
+        parts.iterate()
+        seconds = time.perf_counter() - begun
+        if ranks.first(seconds > MEASURED_S):
+            break
+    return seconds
+
+
 def _at_once(behavior: AnyBehavior) -> AnyBehavior:
     """Settings by which a learner does not wait for data."""
     waits = isinstance(behavior.hyperparameters, SacHyperparameters)
@@ -65,12 +76,8 @@ def fitted(run: RunFile, minutes: float, trust: Trust = NOBODY) -> RunFile:
     """
     with trial(run, trust) as parts:
         learn = [trainee.policy for trainee in parts.trainees if trainee.behavior.max_steps]
-        before, begun, seconds = sum(parts.steps[policy] for policy in learn), time.perf_counter(), 0.0
-        for _ in range(MEASURED_ITERATIONS):
-            parts.iterate()
-            seconds = time.perf_counter() - begun
-            if seconds > MEASURED_S:
-                break
+        before = sum(parts.steps[policy] for policy in learn)
+        seconds = timed(parts)
         rate = (sum(parts.steps[policy] for policy in learn) - before) / seconds
         own = {trainee.name: trainee.behavior.max_steps for trainee in parts.trainees}
         wanted = sum(trainee.behavior.max_steps for trainee in parts.trainees)
