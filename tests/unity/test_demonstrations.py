@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import struct
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -221,3 +223,21 @@ def test_a_scripted_player_is_recorded_with_what_it_saw_did_and_got(tmp_path: Pa
     assert nameless.exit_code != 0 and "--game SoccerTwos" in nameless.stderr
     wrong = CliRunner().invoke(app, ["record", "nobody", str(path), "--game", "SoccerTwos"])
     assert wrong.exit_code != 0
+
+
+def test_ctrl_c_keeps_the_episodes_that_were_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from palus.run import demonstrate
+
+    def pressed_in_the_third(*arguments: object) -> Iterator[ExpertEpisode]:
+        for number, episode in enumerate(play_episodes(*arguments), 1):
+            if number == 3:
+                signal.raise_signal(signal.SIGINT)
+            yield episode
+
+    play_episodes = demonstrate.play_episodes
+    monkeypatch.setattr(demonstrate, "play_episodes", pressed_in_the_third)
+    words = ["record", "ball-chaser", "--game", "SoccerTwos", "--episodes", "500", str(tmp_path / "chaser.demo")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 130 and "3 of 500 episodes were over and count" in result.stderr
+    spec = envs.GameSource("SoccerTwos").spec.behaviors[0]
+    assert read_demonstrations(tmp_path / "chaser.demo", spec).ended.sum() == 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,16 +10,17 @@ import typer
 from rich.markup import escape
 
 from palus.cli.options import EpisodeSeedOption, TrustOption, told_where
-from palus.cli.output import stdout
+from palus.cli.output import end_early, matches_progress, stdout
 from palus.errors import EnvError
 from palus.trust import Trust
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from palus.arena.models.players import Bot
     from palus.envs import GameSource
     from palus.run.evaluate import Decide
+    from palus.unity.demonstrations import ExpertEpisode
 
 EPILOG = """
 EXPERT is a run's folder, or a scripted player of the game that --game names. It plays all sides.
@@ -49,6 +49,7 @@ def record(
 ) -> None:
     """Record an expert's episodes in ML-Agents' format, for imitation here or by ML-Agents itself."""
     from palus.run.demonstrate import play_episodes
+    from palus.run.session import interruptible
     from palus.unity.demonstrations import write_demonstrations
 
     trusted = Trust.of(trust or [])
@@ -57,10 +58,24 @@ def record(
     if behavior not in names and (behavior is not None or len(names) > 1):
         raise EnvError(f"--behavior {behavior}: {source.env_id} has {', '.join(names)}; name one of them")
     chosen = source.spec.behavior(names[0] if behavior is None else behavior)
-    with closing(source.batch(1)) as env:
-        played = islice(play_episodes(env, chosen, experts, seed), episodes)
+    progress = matches_progress(source.env_id, episodes, "episodes")
+    with closing(source.batch(1)) as env, interruptible() as pressed, progress as tick:
+        played = _until(pressed, episodes, play_episodes(env, chosen, experts, seed), tick)
         decisions, ended = write_demonstrations(file, chosen, chosen.name or source.env_id, played)
     stdout.print(f"{escape(str(file))}: {decisions:,} decisions in {ended:,} episodes of {escape(source.env_id)}.")
+    if ended < episodes:
+        end_early(ended, episodes, "episodes")
+
+
+def _until(
+    pressed: Callable[[], bool], episodes: int, played: Iterable[ExpertEpisode], tick: Callable[[int], None]
+) -> Iterator[ExpertEpisode]:
+    """So many of them, or as many as were over when somebody pressed Ctrl-C, one at least."""
+    for number, episode in enumerate(played, 1):
+        yield episode
+        tick(1)
+        if number == episodes or pressed():
+            return
 
 
 def _scripted(name: str, game: str) -> tuple[GameSource, Bot]:
