@@ -22,3 +22,8 @@ def test_who_comes_before_the_pages_waits_and_a_second_server_does_not_share_the
 def test_an_address_that_is_not_this_machine_s_is_not_blamed_on_the_port(host: str) -> None:
     with pytest.raises(ArenaError, match=f"{host}:0: cannot listen there .* give an address of this machine as --host"):
         listen(host, 0)
+
+
+def test_no_address_is_not_the_whole_network() -> None:
+    with pytest.raises(ArenaError, match="--host is empty"):
+        listen("", 0).close()

@@ -306,6 +306,18 @@ def test_the_page_of_a_replay_ends_in_order(
         assert (page.stdout.read(), page.wait(60)) == ("Ended.\n", 0)
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--replay-matches", "3"], "--replay-matches 3: of which replay? Name its file: --replay FILE.match"),
+        (["--env", "game.x86_64", "--game", "SoccerTwos"], "--game SoccerTwos: with --env its game is played;"),
+        (["--env", "game.x86_64", "--log", "matches.jsonl"], "matches.jsonl: replays and match logs are of palus's"),
+    ],
+)
+def test_options_of_a_match_that_would_do_nothing_are_refused(options: list[str], told: str) -> None:
+    assert told in " ".join(run("match", "random", "random", *options, code=2).split())
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, Linux's disk that is always full")
 @pytest.mark.parametrize(
     "words", [["match", "random", "random", "--pairs", "1", "--json"], ["--version"], ["--help"]], ids=" ".join

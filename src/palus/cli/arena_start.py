@@ -100,6 +100,8 @@ def check_proxies(addresses: Sequence[str]) -> tuple[str, ...]:
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens, so that its address can be told before anything starts: who comes early waits, and is not
     turned away. Raises ArenaError."""
+    if not host:  # which the system takes for every network
+        raise ArenaError("--host is empty; give an address of this machine, or 0.0.0.0 for the whole network")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -66,7 +66,7 @@ def match(
     replay: Annotated[
         Path | None, typer.Option(help="Write a replay (.match) of the first matches here; Doom: .mp4.")
     ] = None,
-    replay_matches: Annotated[int, typer.Option(min=1, help="How many matches the replay holds.")] = 10,
+    replay_matches: Annotated[int | None, typer.Option(min=1, help="How many matches it holds; default 10.")] = None,
     log: LogOption = None,
     env: Annotated[
         str | None,
@@ -78,7 +78,11 @@ def match(
 
     Ctrl-C once tells what was played so far, replay included, and leaves with 130; twice ends at once.
     """
+    if replay_matches is not None and replay is None:
+        raise ReplayError(f"--replay-matches {replay_matches}: of which replay? Name its file: --replay FILE.match")
     if env is not None:
+        if game is not None:
+            raise EnvError(f"--game {game}: with --env its game is played; leave one of them out")
         if replay or log:
             raise EnvError(
                 f"{replay or log}: replays and match logs are of palus's own games; leave them out with --env"
@@ -115,7 +119,7 @@ def match(
             write = stack.enter_context(video_file(replay, source_of(game).spec.fps))
             recorder = Film(lambda _, picture: write(picture), every_tick=True)
         elif replay is not None:
-            recorder = Recorder(range(min(replay_matches, 2 * pairs)))
+            recorder = Recorder(range(min(replay_matches or 10, 2 * pairs)))
         play = partial(play_pairs, mode=mode, env_id=game, recorder=recorder, progress=tick, stopped=stopped)
         results = play(first, second, pairs, seed)
         interrupted = stopped()
@@ -131,7 +135,8 @@ def match(
         report = {"a": names[0], "b": names[1], "seed": seed, "mode": mode, "interrupted": interrupted}
         print_json({**report, **asdict(summary)})
     else:
-        _tell(names, summary, f"{summary.pairs} mirrored pairs", f"{summary.mean_steps * declared.tick_s:.1f} s")
+        played = f"{summary.pairs} mirrored pair{'s' * (summary.pairs > 1)}"
+        _tell(names, summary, played, f"{summary.mean_steps * declared.tick_s:.1f} s")
         if replay is not None:
             stdout.print(f"Replay: {escape(str(replay)) if filmed else f'palus watch {typed(replay)}'}")
     if interrupted:

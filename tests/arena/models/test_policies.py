@@ -139,6 +139,7 @@ def test_folder_gives_files_bundles_and_snapshots_once_and_names_what_it_skips(t
     other = arrays | {"branch0_bias": np.float32([1, 2, 3])}
     (tmp_path / "bundle" / "SoccerTwos.onnx").write_bytes(mlp_policy(other, SOCCER).SerializeToString())
     write_snapshot(tmp_path / "snapshot-00002.npz", model)
+    (tmp_path / "folder.onnx").mkdir()
     players, rejected = find_players(tmp_path, env_spec)
     assert [p.name for p in players] == ["alpha", "snapshot-00002", "bundle"]
     assert len(rejected) == 1

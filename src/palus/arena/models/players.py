@@ -134,10 +134,11 @@ def find_players(folder: Path, env_spec: GameSpec) -> tuple[list[Player], list[s
     own = env_spec.behaviors[0].name
     files = [p for p in sorted(folder.iterdir()) if p.suffix in (".onnx", ".npz")]
     files += sorted((folder / own).glob("*.onnx")) if own else []  # a run keeps its checkpoints there
+    files = [p for p in files if p.is_file()]  # a folder may have such a name, and be a bundle
     if len(env_spec.behaviors) > 1:  # no file plays alone
         files = [folder] if (folder / f"{own}.onnx").is_file() else []
     # The model of a bundle is called like its folder: all of them have the same file name.
-    candidates = {folder.resolve().name if p == folder or p.stem == own else p.stem: p for p in files if p.exists()}
+    candidates = {folder.resolve().name if p == folder or p.stem == own else p.stem: p for p in files}
     for bundle in sorted(folder.iterdir()):
         if any(p.is_file() for p in bundle.glob(f"{own or '*'}.onnx")):
             candidates[f"{bundle.name}/" if bundle.name in candidates else bundle.name] = bundle
