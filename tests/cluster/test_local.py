@@ -112,6 +112,16 @@ def test_a_storage_is_the_same_folder_for_every_process(tmp_path: Path, monkeypa
     assert plan_of(file, storage="memory://cup").storage == "memory://cup"
 
 
+def test_a_storage_that_cannot_be_written_is_told_before_anything_trains(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(app, command(write_file(tmp_path), "--storage", str(tmp_path / "file" / "cup"))[3:])
+    assert result.exit_code == 2 and "could not be written (Not a directory)" in result.stderr
+    assert not list((tmp_path / "results" / "cup").rglob("*.log"))
+    plan = plan_of(write_file(tmp_path), storage=str(tmp_path / "shared"))
+    plan.check_storage()
+    assert not list((tmp_path / "shared").iterdir())
+
+
 @pytest.mark.parametrize(
     ("overrides", "options", "fault"),
     [

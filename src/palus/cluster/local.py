@@ -18,10 +18,12 @@ def play_league(
 ) -> dict[str, Ending]:
     """Train all runs of a plan to their ends. stopped: let them save and end. tell: takes the name of a run and a line.
 
-    A second Ctrl-C ends them at once, and is passed on. Raises StorageError where there is no place for their folders.
+    A second Ctrl-C ends them at once, and is passed on. Raises StorageError where there is no place for their folders,
+    or none to write on the storage.
     """
     for name in plan.runs:
         make_folder(plan.folder(name), "--results-dir")
+    plan.check_storage()
     tails = {name: Tail(plan.log(name)) for name in plan.runs}
     keepers = {name: Keeper(plan, name, trust, lambda line: tell("league", line)) for name in plan.runs}
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 from palus.config import RunFile, load_run
 from palus.errors import CheckpointError, ConfigError, StorageError
@@ -46,6 +47,12 @@ class LeaguePlan:
     def log(self, name: str) -> Path:
         """What a run prints."""
         return self.root / f"{name}.log"
+
+    def check_storage(self) -> None:
+        """Write a file there and remove it. Raises StorageError."""
+        depot, name = Depot(self.storage), f"writable-{uuid4().hex}"
+        depot.replace(name, b"")
+        depot.remove(name)
 
     def clear(self) -> None:
         """Remove what former runs of these names left; of a whole league, what any left there.
