@@ -14,7 +14,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from small_league import assert_whole, read, wait, write_file
+from small_league import assert_whole, plan_of, read, wait, write_file
+
+from palus.trust import NOBODY
 
 psutil = pytest.importorskip("psutil")
 pytest.importorskip("ray", reason="takes the extra `cluster`")
@@ -209,3 +211,23 @@ def test_after_twenty_random_kills_every_match_counts_once(tmp_path: Path) -> No
         assert_whole(str(league.storage), tmp_path / "results" / "cup")
     finally:
         machines.stop()
+
+
+def test_what_an_actor_raises_ends_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.exceptions import RayError
+
+    from palus.cluster import on_ray
+
+    class Place:
+        training = None
+
+        def lines(self, patience_s: float) -> list[str]:
+            raise RayError("no room for its answer")
+
+    monkeypatch.setattr(on_ray, "_Place", lambda *of: Place())
+    monkeypatch.setattr(on_ray.ray, "wait", lambda asked, timeout: ([], asked))
+    driver = on_ray._Driver(plan_of(write_file(tmp_path)), NOBODY, lambda name, line: None)
+    endings = driver.drive(lambda: False)
+    assert {name: ending.failure for name, ending in endings.items()} == dict.fromkeys(
+        ("ada", "bob"), "its actor failed: no room for its answer"
+    )

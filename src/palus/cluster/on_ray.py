@@ -168,3 +168,6 @@ class _Driver:
                 return
             self.tell("league", f"{name}: its actor or its machine is gone; another one goes on from its checkpoint.")
             self.places[name] = _Place(self.plan, name, self.trust)
+        except RayError as error:  # what it raised itself; the others train on
+            self.endings[name] = Ending(f"its actor failed: {error}")
+            del self.places[name]
