@@ -143,6 +143,8 @@ def test_inference_learns_nothing_and_leaves_nothing(tmp_path: Path) -> None:
         untrained = weights.clone()
         parts.iterate()
         assert torch.equal(weights, untrained) and parts.trainees[0].played > 0
+        with pytest.raises(CheckpointError, match=f"^{tmp_path}/results/.*/snapshots/snapshot-00099.npz: no such"):
+            parts.saving.find(99)
     assert not (tmp_path / "results").exists()
 
 

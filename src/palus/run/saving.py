@@ -116,7 +116,9 @@ class Saving:
         held = [path for path in paths if path in self._unwritten]
         for path in held or (path for path in paths if path.exists()):
             return path
-        raise CheckpointError(f"{paths[-1]}: no such snapshot; was the run folder copied without `snapshots/`?")
+        settings = self.run.checkpoint_settings  # what it plays by may be a copy, which nobody knows the name of
+        lost = Path(settings.results_dir, settings.run_id, paths[-1].relative_to(self.folder.root))
+        raise CheckpointError(f"{lost}: no such snapshot; was the run folder copied without `snapshots/`?")
 
     def load_policy(self, path: Path) -> Network:
         """The network of a file, in the number format and on the device of the run. Raises CheckpointError when it is
