@@ -114,7 +114,7 @@ LESSONS = {
     "ppo masked": Lesson(PPO, DISCRETE | {"masked": True}, 5000),
     "ppo picture discrete": Lesson(PPO, DISCRETE | PICTURE, 4000, fast=True),
     "ppo picture continuous": Lesson(PPO, CONTINUOUS | PICTURE, 7000),
-    "ppo picture hybrid": Lesson(PPO, HYBRID | PICTURE, 8000),
+    "ppo picture hybrid": Lesson(PPO, HYBRID | PICTURE, 12000),
     "ppo nature_cnn": encoded("nature_cnn", "large", 5000, 0.002),
     "ppo resnet": encoded("resnet", "picture", 6000, 0.001),
     "ppo match3": encoded("match3", "board", 6000, 0.001),
