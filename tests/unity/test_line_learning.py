@@ -57,6 +57,7 @@ APPO: dict[str, Any] = {
 MEMORY: dict[str, Any] = {"network_settings": {"memory": {"memory_size": 16, "sequence_length": 8}}}
 SLOW: dict[str, Any] = {"hyperparameters": {"learning_rate": 0.001}}
 CALM: dict[str, Any] = {"hyperparameters": {"learning_rate_schedule": "linear"}}
+CALMER: dict[str, Any] = {"hyperparameters": {"learning_rate": 0.002, "learning_rate_schedule": "linear"}}
 WIDE: dict[str, Any] = {"hyperparameters": {"learning_rate": 0.002, "beta": 0.02}}
 EXPERT = "expert.demo"
 """Made for a lesson, in its folder."""
@@ -121,7 +122,7 @@ LESSONS = {
     "ppo fully_connected": encoded("fully_connected", "picture", 6000, 0.001),
     "ppo entities": Lesson(PPO, DISCRETE | ENTITIES, 5000),
     "ppo entities hybrid": Lesson(PPO, HYBRID | ENTITIES, 8000),
-    "ppo everything": Lesson(PPO, HYBRID | EVERYTHING, 14000, more=CALM),
+    "ppo everything": Lesson(PPO, HYBRID | EVERYTHING, 20000, more=CALMER),
     "ppo memory discrete": Lesson(PPO, DISCRETE | RECALL, 8000, more=MEMORY),
     "ppo memory continuous": Lesson(PPO, CONTINUOUS | RECALL, 16000, more=MEMORY),
     "ppo memory hybrid": Lesson(PPO, HYBRID | RECALL, 30000, more=MEMORY | WIDE),
