@@ -7,6 +7,7 @@ One table, `LESSONS`: a new trainer, network or signal adds rows.
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -200,8 +201,8 @@ def expert(folder: Path, options: dict[str, Any]) -> None:
     write_demonstrations(folder / EXPERT, spec, "expert", episodes)
 
 
-def learned(folder: Path, lesson: Lesson, seed: int) -> float:
-    """Train from nothing; the mean reward of the last hundred episodes."""
+def run_of(folder: Path, lesson: Lesson, seed: int, factory: str = "line_envs:Line") -> Run:
+    """The lesson's run, to be closed. factory: makes its environment."""
     behavior = merged(lesson.behavior, lesson.more) | {"max_steps": lesson.steps, "summary_freq": 10**6}
     expert(folder, lesson.env)
     (folder / "run.yaml").write_text(json.dumps({
@@ -209,16 +210,19 @@ def learned(folder: Path, lesson: Lesson, seed: int) -> float:
         "env_settings": {"seed": seed},
         "checkpoint_settings": {"results_dir": str(folder), "run_id": "x"},
         "palus": {
-            "env": "palus.unity.base_env:make", "env_options": {"factory": "line_envs:Line", **lesson.env},
+            "env": "palus.unity.base_env:make", "env_options": {"factory": factory, **lesson.env},
             "threads": 1, "matmul": "highest",
         },
     }))  # fmt: skip
-    run = Run(load_run(folder / "run.yaml"), trust=Trust(frozenset({"line_envs"})), log=lambda level, text: None)
-    try:
+    trust = Trust(frozenset({factory.partition(":")[0]}))
+    return Run(load_run(folder / "run.yaml"), trust=trust, log=lambda level, text: None)
+
+
+def learned(folder: Path, lesson: Lesson, seed: int) -> float:
+    """Train from nothing; the mean reward of the last hundred episodes."""
+    with closing(run_of(folder, lesson, seed)) as run:
         while not run.finished:
             run.iterate()
-    finally:
-        run.close()
     episodes = run.trainees[0].record.recent
     if lesson.env.get("size"):  # who leaves before the others is not told what their group reaches
         return float(np.mean([e.group_reward for e in episodes if e.group_reward]))
