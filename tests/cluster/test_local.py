@@ -389,6 +389,17 @@ def test_a_run_whose_only_checkpoint_is_out_of_reach_ends_as_one_that_died(tmp_p
         assert ending.crashed and "is not there" in ending.failure
 
 
+def test_a_run_that_goes_on_says_what_is_new_in_it(tmp_path: Path) -> None:
+    file = write_file(tmp_path, max_steps=600)
+    plan_of(file).folder("bob").mkdir(parents=True)
+    for rate in (1e-3, 1e-3, 2e-3):
+        plan = plan_of(file, [f"palus.league.runs.bob={{behaviors.DuelToy.hyperparameters.learning_rate: {rate}}}"])
+        with training(plan.runs["bob"], plan.log("bob"), resume=True, trust=NOBODY, berth=plan.berth("bob")) as process:
+            assert process.wait(120.0) and process.ending == Ending()
+    told = [line for line in plan.log("bob").read_text().splitlines() if "until now" in line]
+    assert told == ["behaviors.DuelToy.hyperparameters.learning_rate: 0.002, until now 0.001"]
+
+
 def test_a_run_whose_folder_is_gone_does_not_begin_from_zero_beside_its_book(tmp_path: Path) -> None:
     plan = plan_of(write_file(tmp_path))
     Depot(plan.storage).create(part("ada", 1), b"")

@@ -20,7 +20,7 @@ from palus.cli.live import live_page
 from palus.cli.options import MOST_MINUTES, TrustOption, check_trust, told_where
 from palus.cli.output import print_json, stderr
 from palus.config import RunFile, dump_run, load_run, notes, preset_names
-from palus.config.load import leaves, plain
+from palus.config.load import changes, plain
 from palus.config.run_file import EDITOR
 from palus.errors import CheckpointError, ConfigError, DemonstrationError, EnvError, ModelError
 from palus.terminal import Terminal
@@ -159,11 +159,8 @@ def _as_begun(run: RunFile, overrides: Sequence[str]) -> RunFile:
         steps = {name: own.max_steps for name, own in begun.behaviors.items() if name in run.behaviors}
         behaviors = {name: own.changed(max_steps=steps.get(name, own.max_steps)) for name, own in run.behaviors.items()}
         run = run.changed(behaviors=behaviors, palus={"max_minutes": limit})
-    before, now = dict(leaves(plain(begun))), dict(leaves(plain(run)))
-    for key, value in now.items():
-        drawn = key.endswith("seed") and value == -1
-        if not (drawn or key.startswith("checkpoint_settings.")) and value != before.get(key):
-            stderr.print(f"[dim]{escape(f'{key}: {json.dumps(value)}, until now {json.dumps(before.get(key))}')}[/]")
+    for line in changes(begun, run):
+        stderr.print(f"[dim]{escape(line)}[/]")
     return run
 
 

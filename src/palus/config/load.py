@@ -7,6 +7,7 @@ for its default, and the rules that would have looked at that value are skipped.
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -109,6 +110,17 @@ def leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]
             yield from leaves(value, f"{above}{key}.")
         else:
             yield above + key, value
+
+
+def changes(before: RunFile, now: RunFile) -> list[str]:
+    """What a run that goes on has otherwise than it had, a line each: but for its folder, and seeds that are drawn."""
+    had = dict(leaves(plain(before)))
+    return [
+        f"{key}: {json.dumps(value)}, until now {json.dumps(had.get(key))}"
+        for key, value in leaves(plain(now))
+        if not ((key.endswith("seed") and value == -1) or key.startswith("checkpoint_settings."))
+        and value != had.get(key)
+    ]
 
 
 def _is_overridden(path: KeyPath, overridden: Sequence[tuple[str, ...]], written: Tree) -> bool:

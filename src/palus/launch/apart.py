@@ -18,8 +18,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from palus.config import RunFile
-from palus.errors import CheckpointError, DivergenceError, PalusError, StorageError, SupersededError
+from palus.config import RunFile, load_run
+from palus.config.load import changes
+from palus.errors import CheckpointError, ConfigError, DivergenceError, PalusError, StorageError, SupersededError
 from palus.files import locked_if_it_can_be
 from palus.league.exchange import Berth
 from palus.league.records import beginning, home
@@ -214,6 +215,7 @@ def _ended(run: RunFile, resume: bool, trust: Trust, berth: Berth | None) -> End
         try:
             if berth is not None:
                 resume = found(berth, folder)
+                _tell_changes(run, folder)
         except PalusError as error:
             return Ending(str(error), crashed=isinstance(error, StorageError))
         try:
@@ -224,6 +226,13 @@ def _ended(run: RunFile, resume: bool, trust: Trust, berth: Berth | None) -> End
             kinds = DivergenceError, SupersededError, StorageError
             return Ending(str(error), *(isinstance(error, kind) for kind in kinds))
     return Ending()
+
+
+def _tell_changes(run: RunFile, folder: Path) -> None:
+    with suppress(ConfigError, OSError):  # of nobody, or of an older version: the start says what is wrong
+        begun = load_run(folder / "configuration.yaml")
+        for line in changes(begun, run.completed(begun.behaviors)):
+            print(line, flush=True)
 
 
 def _end_with_parent() -> None:
