@@ -2,6 +2,7 @@
 
     python benchmarks/rating_coverage.py                 every cell, writes results/rating-coverage.json and its table
     python benchmarks/rating_coverage.py --processes 4   several cells at a time
+    python benchmarks/rating_coverage.py --outside       opponents chosen by who knows the truth, not by results
 
 A cell is a kind of field: how many players, who is paired with whom, how they draw, how far their strengths lie apart,
 how often they played. In each of its seasons strengths are drawn anew. Three things are counted: the players whose
@@ -36,10 +37,16 @@ I64 = NDArray[np.int64]
 Draws = Literal["none", "30 %", "80 %", "falling"]
 """Share of drawn games between equals; falling: 90 % among the weak, next to none among the strong."""
 
+Pairing = Literal["random", "arena", "divisions", "neighbours"]
+
 ENTRY_PAIRS = 5
 """Pairs per player that chance makes before the arena's pairing begins."""
 UNIFORM_SHARE = 0.1
 """Of the arena's pairings."""
+DIVISION, NEXT_SHARE = 6, 0.1
+"""Players of a division, of those who are next to each other in strength; share of the pairs played with the next."""
+NEIGHBOURS = 2
+"""Places between two in the true order, at most, where only neighbours meet."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,7 @@ class Cell:
     """
 
     players: int
-    pairing: Literal["random", "arena"]
+    pairing: Pairing
     draws: Draws = "none"
     sd: float = 200.0
     together: float = 0.0
@@ -87,8 +94,11 @@ def measure(cell: Cell, seed: int = 0) -> Coverage:
 
 
 def play_season(cell: Cell, strength: F64, rng: np.random.Generator) -> Games:
-    """Everybody's pairs: drawn uniformly, or chosen as the arena chooses, from what the ratings do not know yet."""
+    """Everybody's pairs: drawn uniformly; chosen as the arena chooses, from what the ratings do not know yet; or by the
+    truth."""
     wanted = cell.players * cell.pairs // 2
+    if cell.pairing in ("divisions", "neighbours"):
+        return _play(cell, strength, *_by_truth(cell, strength, wanted, rng), 0, rng)
     entry = wanted if cell.pairing == "random" else cell.players * ENTRY_PAIRS // 2
     first = rng.integers(0, cell.players, entry)
     second = (first + rng.integers(1, cell.players, entry)) % cell.players
@@ -103,6 +113,20 @@ def play_season(cell: Cell, strength: F64, rng: np.random.Generator) -> Games:
         games = Games(*(np.concatenate([getattr(g, name) for g in (games, more)]) for name in _COLUMNS))
         played += len(first)
     return games
+
+
+def _by_truth(cell: Cell, strength: F64, wanted: int, rng: np.random.Generator) -> tuple[I64, I64]:
+    order, place = np.argsort(strength), rng.integers(0, cell.players, wanted)
+    if cell.pairing == "neighbours":
+        other = place + rng.integers(1, NEIGHBOURS + 1, wanted)
+        other = np.where(other < cell.players, other, place - 1)
+    else:
+        up = np.where(rng.random(wanted) < NEXT_SHARE, 1, 0) * np.where(place + DIVISION < cell.players, 1, -1)
+        division = place // DIVISION
+        inside = (place + rng.integers(1, DIVISION, wanted)) % DIVISION
+        other = np.where(up == 0, division * DIVISION + inside, (division + up) * DIVISION + inside)
+    swap = rng.random(wanted) < 0.5
+    return order[np.where(swap, other, place)], order[np.where(swap, place, other)]
 
 
 _COLUMNS = ("first", "second", "points", "unit")
@@ -196,6 +220,17 @@ def cells(share: float = 1.0) -> list[Cell]:
     return found + alone
 
 
+def outside(share: float = 1.0) -> list[Cell]:
+    """Fields whose opponents were chosen by knowledge that is not in the results. share: of the seasons."""
+    pairings: tuple[Pairing, ...] = ("divisions", "neighbours")
+    return [
+        Cell(30, pairing, sd=sd, pairs=pairs, seasons=max(1, int(share * 400)))
+        for pairing in pairings
+        for sd in (100.0, 200.0, 450.0)
+        for pairs in (15, 40, 160)
+    ]
+
+
 def markdown(report: Json) -> str:
     """The result as a page."""
     rows = [
@@ -219,9 +254,10 @@ def markdown(report: Json) -> str:
     leaders = np.average(
         [found["leader"] for found in report["coverage"]], weights=[cell["seasons"] for cell in report["cells"]]
     )
+    how = " --outside" if report["arguments"]["outside"] else ""
     return (
         "# Coverage of the published intervals\n\n"
-        "Made by `python benchmarks/rating_coverage.py` from the JSON file beside it.\n\n"
+        f"Made by `python benchmarks/rating_coverage.py{how}` from the JSON file beside it.\n\n"
         f"{caption(report)}\n\n"
         "Share of 95 % intervals that hold the simulated truth. The leader is whoever stands first on the board. With "
         "n seasons the share of leaders is known to about 0.22 / sqrt(n) (one standard deviation). Of all leaders "
@@ -234,13 +270,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--share", type=float, default=1.0, help="of the seasons, for a quick look")
+    parser.add_argument("--outside", action="store_true", help="only fields whose opponents were chosen by the truth")
     arguments = parser.parse_args()
-    session = Session("rating-coverage", vars(arguments))
-    wanted = cells(arguments.share)
+    session = Session(f"rating-coverage{'-outside' * arguments.outside}", vars(arguments))
+    wanted = (outside if arguments.outside else cells)(arguments.share)
     with get_context("spawn").Pool(arguments.processes) as pool:
         found = pool.map(measure, wanted, chunksize=1)
     report = session.report(cells=[asdict(cell) for cell in wanted], coverage=[asdict(one) for one in found])
-    save(report, RESULTS / "rating-coverage.json", markdown)
+    save(report, RESULTS / f"{session.recipe}.json", markdown)
 
 
 if __name__ == "__main__":

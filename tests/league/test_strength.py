@@ -69,6 +69,18 @@ def test_planted_strengths_lie_within_their_intervals_in_about_95_percent() -> N
     assert 0.92 <= np.mean(held) <= 0.97
 
 
+def test_intervals_hold_where_progress_is_slow_and_only_neighbours_in_age_met() -> None:
+    """Who is close in age is close in strength: a spread that is fitted to such games would be far too narrow."""
+    draw, held, found_of_true = np.random.default_rng(5), [], []
+    for _ in range(30):
+        truth = 20.0 * np.arange(40) + draw.normal(0.0, 10.0, 40)
+        found = strengths(simulated(list(truth), 40, 5, draw), range(40), {}, {}, 0.0)
+        means, real = np.array([found[k].mean for k in range(40)]), truth - truth.mean()
+        held += [abs(means[k] - means.mean() - real[k]) <= found[k].high - found[k].mean for k in range(40)]
+        found_of_true.append(means @ real / (real @ real))
+    assert 0.92 <= np.mean(held) <= 0.98 and 0.97 < np.mean(found_of_true) < 1.03
+
+
 def test_equal_players_overlap_and_unequal_ones_do_not() -> None:
     draw = np.random.default_rng(1)
     alike = strengths(simulated([0.0] * 8, 100, 3, draw), range(8), {}, {}, 1200.0)

@@ -33,6 +33,9 @@ LONGEST_STEP = 400.0
 """Points that one Newton step may move a strength: a decade of odds."""
 _VAGUE_SD = 1000.0
 """Points: a prior that says next to nothing, for fields in which the fitted one contradicts the results."""
+_LINE = 4
+"""Players from which on the prior of opponents that somebody chose is the wider, the more they are: all who met may be
+close, and the ends of a long line far apart."""
 _CONTRADICTION = 1.3
 """How much wider than the fitted spread the strengths may lie. By chance they are less than that."""
 _FIRST_ROUNDS, _ROUNDS, _SPARSE_ROUNDS = 4, 10, 6
@@ -101,19 +104,26 @@ def fit(games: Games, num_players: int, *, side_term: bool = False) -> Fit:
 
 
 def fit_table(points: F64, played: F64) -> Fit:
-    """`fit` of sums, where the single games are not known: results scatter as independent games that are won or lost.
+    """`fit` of sums, where the single games are not known, nor that opponents were chosen by their results: results
+    scatter as independent games that are won or lost, and the prior is wide.
 
     points, played: [N, N] of row against column; each game stands there once, in one of its two cells.
     """
     first, second = np.nonzero(played)
     cells = Cells(first, second, played[first, second], points[first, second])
     none = np.empty(0, np.int64)
-    return fit_sums(cells, Units(none, none, np.empty(0), none, none), len(points))
+    return fit_sums(cells, Units(none, none, np.empty(0), none, none), len(points), outside=True)
 
 
-def fit_sums(cells: Cells, units: Units, num_players: int, *, side_term: bool = False, exact: bool = False) -> Fit:
-    """`fit` of games that were added up. exact: with the joint covariance whatever the number of players, which takes
-    a time that grows with its cube: a minute at 10,000, and 8 bytes for each of its cells.
+def fit_sums(
+    cells: Cells, units: Units, num_players: int, *, side_term: bool = False, exact: bool = False, outside: bool = False
+) -> Fit:
+    """`fit` of games that were added up.
+
+    exact: with the joint covariance whatever the number of players, which takes a time that grows with its cube: a
+    minute at 10,000, and 8 bytes for each of its cells.
+    outside: opponents were chosen by knowledge that is not in these results, such as of age. Close games then do not
+    show how narrow the field is, and the prior is wide.
 
     Source of the sparse route: Nash, A survey of truncated-Newton methods, 2000.
     """
@@ -126,6 +136,8 @@ def fit_sums(cells: Cells, units: Units, num_players: int, *, side_term: bool = 
     belief = _rounds(known, cells, units, num_players, rounds, sparse, fit_spread=True)
     if _spread_seen(known, num_players) > _CONTRADICTION * belief.spread:
         belief = _rounds(replace(known, spread=_VAGUE_SD), cells, units, num_players, rounds, sparse)
+    elif outside and belief.spread < (wide := PRIOR_SD * max(1.0, num_players / _LINE) ** 0.5):
+        belief = _rounds(replace(known, spread=wide), cells, units, num_players, rounds, sparse)
     return _finished(belief, num_players, size > num_players, exact)
 
 
