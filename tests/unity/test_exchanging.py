@@ -239,6 +239,21 @@ def test_members_that_are_born_anew_take_the_places_of_those_that_ended() -> Non
     assert rollout.group_size == 2 and rollout.terminated[:5].all() and rollout.agent_steps == 10
 
 
+def test_a_group_of_whom_some_have_left_is_worth_the_same_in_every_rollout() -> None:
+    told = [
+        news(steps((1, 0, 0), (2, 10, 0), (3, 20, 0), group=5)),
+        news(steps((1, 1, 0), (2, 11, 0), group=5), steps((3, 21, 1), group=5)),
+        *(news(steps((1, t, 0), (2, 10 + t, 0), group=5)) for t in range(2, 9)),
+    ]
+    games, critic = collector(Story(told), rows=4, grouped=True), POCA(behavior_of("poca"), KIND, torch.float32, 3)
+    worth = []
+    for _ in range(3):
+        size = one(games.collect()).group_size
+        seen, there = np.array([1.0, 2.0, 0.0], np.float32)[:size], np.arange(size) < 2
+        worth.append(critic.group_estimates({"obs_0": seen[:, None]}, None, there[None])[0].item())
+    assert worth == [worth[0]] * 3
+
+
 @pytest.mark.parametrize("truncated", [False, True])
 def test_a_member_that_ended_while_its_mates_wait_goes_with_their_step_into_the_next_rollout(truncated: bool) -> None:
     told = [

@@ -39,6 +39,7 @@ class LearnerStretches:
         self._open: dict[Key, Stretch] = {}
         self._homes: dict[Key, Key] = {}  # of agents, the stretches that their latest decisions went to
         self._done: list[Stretch] = []
+        self._largest = 1  # group of any rollout so far: how many are there is told relative to it
 
     @property
     def enough(self) -> bool:
@@ -126,7 +127,9 @@ class LearnerStretches:
         """What there is, and the mean entropy of its decisions in nats; stretches go on from there."""
         cut = [stretch.cut(self._decisions) for stretch in self._open.values()]
         whole = [stretch for stretch in (*self._done, *cut) if stretch.steps]
-        return build(self._decisions, whole, self.behavior, has_values)
+        rollout, entropy = build(self._decisions, whole, self.behavior, has_values, self._largest)
+        self._largest = rollout.group_size
+        return rollout, entropy
 
     def nothing(self, has_values: bool) -> tuple[Rollout, float]:
         """As `rollout`, of no decision; all that there is stays."""

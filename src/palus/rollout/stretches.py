@@ -139,10 +139,11 @@ class Stretch:
 
 
 def build(
-    record: Decisions, stretches: Sequence[Stretch], behavior: BehaviorSpec, with_values: bool
+    record: Decisions, stretches: Sequence[Stretch], behavior: BehaviorSpec, with_values: bool, least: int = 1
 ) -> tuple[Rollout, float]:
-    """The rollout of these stretches, all cut, and the mean entropy of its decisions in nats, 0 without any."""
-    G = max((member + 1 for s in stretches for step in s.steps for member in step), default=1)
+    """The rollout of these stretches, all cut, and the mean entropy of its decisions in nats, 0 without any. least:
+    rows of a group, where all have fewer members."""
+    G = max(least, max((member + 1 for s in stretches for step in s.steps for member in step), default=1))
     # One more than the longest: what follows a decision that was neither ended nor cut off is not known.
     T, B = max((len(s.steps) for s in stretches), default=0) + 1, max(len(stretches), 1) * G
     rows: I64 = np.full((T, B), -1, np.int64)
