@@ -17,6 +17,7 @@ from palus.config.run_file import EDITOR, EnvSettings
 from palus.errors import ClosedGameError, EnvError, LostGameError, ProtocolError, StoppedEarly, WorkerError
 from palus.learn.poca import POCA
 from palus.learn.returns import kept_memory, usable_decisions
+from palus.learn.signals import decisions_of
 from palus.rollout.exchanging import ExchangeCollector
 from palus.rollout.game_statistics import GameTold
 from palus.rollout.learner_stretches import Demand, LearnerStretches
@@ -179,6 +180,29 @@ def test_stretches_are_cut_at_the_horizon_and_go_on_in_the_next_rollout() -> Non
     rollout = one(games.collect())
     assert [[seen for seen, *_ in row] for row in rows_of(rollout)] == [[10, 11, 12, 13], [14, 15, 16, 17], [18, 19]]
     assert rollout.states[0, 0] == 10.0
+
+
+def test_what_only_a_rollout_cut_off_has_not_ended_for_who_learns_rewards() -> None:
+    told = [
+        news(steps((1, 0.0, 0.0), (2, 10.0, 0.0))),
+        news(steps((1, 1.0, 1.0), (2, 11.0, 1.0))),
+        news(steps((1, 2.0, 1.0)), steps((2, 12.0, 1.0), truncated=True)),
+        news(steps((1, 3.0, 1.0))),
+        news(steps((1, 4.0, 1.0))),
+    ]
+    rollout = one(collector(Story(told), rows=5, horizon=2).collect())
+    index = np.flatnonzero(rollout.active & rollout.truncated)
+    decisions = decisions_of(rollout, index, KIND.actions, False)
+    ended = dict(zip(decisions.following["obs_0"].ravel().tolist(), decisions.ended.tolist(), strict=True))
+    assert ended == {2.0: False, 3.0: False, 12.0: True}
+
+
+def test_an_agent_that_moved_to_another_group_has_not_ended_for_who_learns_rewards() -> None:
+    told = [news(steps((1, 0.0, 0.0), (2, 10.0, 0.0), group=5))]
+    told += [news(together(steps((1, t, 1.0), group=6), steps((2, 10.0 + t, 1.0), group=5))) for t in range(1, 5)]
+    rollout = one(collector(Story(told), rows=8, grouped=True).collect())
+    index = np.flatnonzero(rollout.active & rollout.truncated)
+    assert len(index) == 3 and not decisions_of(rollout, index, KIND.actions, False).ended.any()
 
 
 def test_a_group_keeps_its_members_in_step_with_one_that_comes_late_and_one_that_leaves() -> None:

@@ -99,7 +99,7 @@ class LearnerStretches:
         place = stretch.members.pop(agent)
         taken = [step[place] for step in stretch.steps if step.get(place, WAITS) != WAITS]
         if taken:  # else they were given up
-            self._decisions["followed"][taken[-1]] = row
+            self._decisions["followed"][taken[-1]], self._decisions["unended"][taken[-1]] = row, True
 
     def end(self, game: int, name: str, ends: Steps, i: int, row: int, state: F32) -> None:
         """The episode of the i-th agent of `ends` is over. row: of its last decision, -1 where that was given up;

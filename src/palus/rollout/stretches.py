@@ -35,7 +35,7 @@ class Decisions:
             **{name: np.zeros(1, np.float32) for name in ("values", "entropies", "rewards", "group_rewards")},
             "versions": np.zeros(1, np.int32),
             "followed": np.full(1, -1, np.int64),  # the row that was seen after a decision that was cut off there
-            **{name: np.zeros(1, np.bool_) for name in ("first", "known", "terminated", "given_up")},
+            **{name: np.zeros(1, np.bool_) for name in ("first", "known", "terminated", "given_up", "unended")},
         }
         if actions.masked:
             self._arrays[f"seen {MASKS}"] = np.ones((1, sum(behavior.branches)), np.bool_)
@@ -131,7 +131,7 @@ class Stretch:
         following |= {member: row for member, row in last.items() if row != WAITS}
         for member, row in latest.items():
             if not record["terminated"][row] and followed[row] < 0 and member in following:
-                followed[row] = following[member]
+                followed[row], record["unended"][row] = following[member], True
         places = {member: place for place, member in enumerate(last)}
         self.members = {agent: places[member] for agent, member in self.members.items() if member in places}
         self.steps = [{places[member]: row for member, row in last.items()}] if last else []
@@ -195,6 +195,7 @@ def build(
         versions=spread("versions"),
         side_by_side=False,
         paused=waits if waits.any() else None,
+        unended=spread("unended"),
     )
     entropy = float(record["entropies"][rows[active]].mean()) if active.any() else 0.0
     return rollout, entropy
