@@ -121,6 +121,27 @@ def test_who_wants_stretches_as_a_whole_gets_them_of_every_agent() -> None:
     assert [len(row) for row in rows_of(one(games.collect()))] == [4] * 5
 
 
+def test_agents_that_are_born_under_new_ids_keep_no_rollout_waiting() -> None:
+    told = [
+        news(steps((life, float(age), 0.0)), steps((life - 1, 9.0, 1.0)) if life and not age else None)
+        for life in range(40)
+        for age in range(3)
+    ]
+    games = collector(Story(told), rows=4, horizon=4)
+    games._records[0].demand = games._records[0].demand._replace(whole=True)
+    games.stopped = lambda: games.tick > 20
+    for _ in range(2):
+        assert one(games.collect()).agent_steps == 4
+
+
+def test_agents_that_end_together_are_waited_for_when_no_rollout_is_as_long_yet() -> None:
+    said = [news(steps((1, 0.0, 0.0), (2, 0.0, 0.0))), news(steps((1, 1.0, 0.0), (2, 1.0, 0.0)))]
+    told = [*said, news(None, steps((1, 2.0, 1.0), (2, 2.0, 1.0)))] * 9
+    games = collector(Story(told), rows=4, horizon=4)
+    games._records[0].demand = games._records[0].demand._replace(whole=True)
+    assert [len(row) for row in rows_of(one(games.collect()))] == [4, 4]
+
+
 def one(collected: Collected) -> Rollout:
     return collected.rollouts[0]
 

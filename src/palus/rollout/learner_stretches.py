@@ -19,7 +19,7 @@ Key = tuple[int, str, int]
 
 class Demand(NamedTuple):
     """What a learner asks of rollouts. rows: decisions of one; horizon: those of a stretch at most; grouped: it learns
-    from groups; whole: it wants as many of each agent as a stretch may have, however many agents there are."""
+    from groups; whole: it wants as many of each agent as a stretch may have, however many agents are there at once."""
 
     rows: int
     horizon: int
@@ -39,13 +39,14 @@ class LearnerStretches:
         self._open: dict[Key, Stretch] = {}
         self._homes: dict[Key, Key] = {}  # of agents, the stretches that their latest decisions went to
         self._done: list[Stretch] = []
+        self._most = 0  # agents that were there at once since the latest rollout, where that is asked for
         self._largest = 1  # group of any rollout so far: how many are there is told relative to it
 
     @property
     def enough(self) -> bool:
         """Whether there is what the learner asks for."""
         rows, horizon, grouped, whole = self.demand
-        lacking = (max(rows, horizon * len(self._open)) if whole else rows) - self._decisions.known
+        lacking = (max(rows, horizon * self._most) if whole else rows) - self._decisions.known
         return lacking <= 0 and (not grouped or lacking + self._early() <= 0)
 
     def _early(self) -> int:
@@ -81,6 +82,8 @@ class LearnerStretches:
             first.append(agent not in stretch.members)
             stretch.steps[-1][stretch.place(agent)] = row
         self._decisions["first"][rows] = first
+        if self.demand.whole:  # an id that ended may never be heard of again: each spawning has its own
+            self._most = max(self._most, sum(bool(stretch.members) for stretch in self._open.values()))
         for stretch in touched.values():
             if len(stretch.steps) > self.demand.horizon:
                 self._done.append(stretch.cut(self._decisions))
@@ -138,7 +141,7 @@ class LearnerStretches:
 
     def forget(self) -> dict[int, int]:
         """After `rollout`, keep only rows that stretches that go on refer to. Returns old -> new numbers of these."""
-        self._done = []
+        self._done, self._most = [], 0
         self._open = {key: stretch for key, stretch in self._open.items() if stretch.steps}
         steps = [step for stretch in self._open.values() for step in stretch.steps]
         numbers = self._decisions.keep([row for step in steps for row in step.values() if row != WAITS])
