@@ -152,6 +152,13 @@ class SocketLine(Line, WebSocketsSansIOProtocol):
         self.spoken = True
         super().send_receive_event_to_app()
 
+    def handle_ping(self) -> None:
+        """Pings are answered while the answers are read: those of one who only asks would all be kept."""
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self.conn.data_to_send()
+
     @property
     def idle(self) -> bool:
         return not self.spoken or self.close_sent or super().idle
