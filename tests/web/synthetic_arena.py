@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import delete, insert, select
 
@@ -45,7 +46,7 @@ class SyntheticArena:
     seq: int = 0
     pushed: int = 0
 
-    def add_entry(self, repo: str, *, file: str = "", state: str = "accepted", source: str = "hub", **more: str) -> str:
+    def add_entry(self, repo: str, *, file: str = "", state: str = "accepted", source: str = "hub", **more: Any) -> str:
         """An entry; returns the SHA-256 of its file, which is made up from `file` or the repo's name."""
         self.pushed += 1
         sha256 = sha_of(file or repo)

@@ -660,6 +660,17 @@ def next_event(lines: Iterator[str]) -> dict[str, Any]:
     raise AssertionError("the stream ended")
 
 
+def test_a_refusal_is_shown_although_the_clock_was_set_back(
+    client: TestClient, store: Store, arena: SyntheticArena
+) -> None:
+    arena.add_entry("new/model", state="pending", checked_ms=None)
+    assert get(client, "models/new/model")["revisions"][0]["state"] == "pending"
+    refused = {"state": "refused", "code": "pickle", "sentence": "no", "remedy": "-", "checked_ms": 1}
+    with store.write() as connection:
+        connection.execute(update(entries).where(entries.c.repo == "new/model").values(refused))
+    assert get(client, "models/new/model")["revisions"][0]["state"] == "refused"
+
+
 def test_entries_of_the_store_are_read_anew_when_one_is_withdrawn(client: TestClient, store: Store) -> None:
     assert get(client, "models/cy/three")["revisions"][0]["state"] == "accepted"
     with store.write() as connection:

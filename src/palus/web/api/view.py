@@ -186,6 +186,7 @@ def read_version(connection: Connection) -> Version:
             select(func.count(annulments.c.match_id)).scalar_subquery(),
             select(func.max(entries.c.id)).scalar_subquery(),
             select(func.max(entries.c.checked_ms)).scalar_subquery(),
+            select(func.count(entries.c.checked_ms)).scalar_subquery(),  # where a clock was set back the last one stays
             select(func.count()).where(entries.c.state == "accepted").scalar_subquery(),
             select(func.count()).where(entries.c.state == "withdrawn").scalar_subquery(),
             select(func.count()).where(entries.c.state == "waiting").scalar_subquery(),
