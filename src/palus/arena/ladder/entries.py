@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, case, delete, exists, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, case, delete, exists, func, insert, select, tuple_, update
 
 from palus.arena.ladder import queue
 from palus.arena.ladder.discovery import MISSING_FILE, Entry, Sweep
@@ -29,6 +29,8 @@ GIVEN_UP = "validation-failed"
 """Code of a refusal that says nothing of the model: no worker came to the end of its check."""
 HOUR_MS = 3_600_000
 FORGOTTEN_AT_ONCE = 5000
+ALIKE_KEPT = 20
+"""Revisions of a repository that bring the same files, and were checked: the newest that are kept, beside the first."""
 _AT_ONCE, _FEW = 500, 30
 """Names in one condition; in one of two, each of which is looked for with each of the other."""
 _NAMES = ("id", "source", "repo", "owner", "revision", "files", "sha256", "state", "details", "pushed_ms")
@@ -185,6 +187,23 @@ def forget(store: Store, *, before_ms: int) -> int:
             over = files.difference(map(tuple, kept))
             queue.forget_checks(connection, [f"validate:{env}:{sha256}" for env, sha256 in over])
     return len(rows)
+
+
+def forget_alike(store: Store) -> int:
+    """Delete revisions that bring nothing new, but for `ALIKE_KEPT`: everybody reads what is kept, and each push of a
+    changed card would add to that for ever. Returns how many those were. The first of them keeps the model's place.
+    """
+    same = {"partition_by": [entries.c[name] for name in ("source", "repo", "env", "file_sha256")]}
+    from_first = func.row_number().over(order_by=entries.c.id, **same).label("from_first")
+    from_last = func.row_number().over(order_by=entries.c.id.desc(), **same).label("from_last")
+    counted = select(entries.c.id, from_first, from_last).where(entries.c.checked_ms.is_not(None)).subquery()
+    between = select(counted.c.id).where(counted.c.from_first > 1, counted.c.from_last > ALIKE_KEPT)
+    with store.read() as connection:
+        ids = connection.scalars(between).all()
+    for start in range(0, len(ids), _AT_ONCE):
+        with store.write() as connection:
+            connection.execute(delete(entries).where(entries.c.id.in_(ids[start : start + _AT_ONCE])))
+    return len(ids)
 
 
 def owners_here(connection: Connection) -> set[str]:

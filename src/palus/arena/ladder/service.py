@@ -24,7 +24,7 @@ from palus.arena.ladder.audit import LOCAL, is_local, suspend_outliers
 from palus.arena.ladder.audit_jobs import settle
 from palus.arena.ladder.charge import Charge
 from palus.arena.ladder.discovery import FolderPool, HuggingFace, Sweep, sweep_house, sweep_hub
-from palus.arena.ladder.entries import FORGOTTEN_AT_ONCE, forget, is_current, owners_here
+from palus.arena.ladder.entries import FORGOTTEN_AT_ONCE, forget, forget_alike, is_current, owners_here
 from palus.arena.ladder.rater import PAUSE_S, is_large
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler, run_sweep
 from palus.arena.ladder.settings import ArenaSettings
@@ -48,8 +48,8 @@ SETTLE_EVERY_S = 5.0
 HUB_EVERY_S, FOLDER_EVERY_S, HF_EVERY_S = 1.0, 3.0, 900.0
 GARBAGE_EVERY_S = 600.0
 JOBS_KEPT_MS, REFUSED_KEPT_MS = 3_600_000, 24 * 3_600_000
-"""Uploads that no commit came to name are forgotten, pairs that were logged, and refused revisions that no repository
-shows any more."""
+"""Uploads that no commit came to name are forgotten, pairs that were logged, refused revisions that no repository shows
+any more, and those that brought nothing new."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class ArenaService:
         self._threads = [  # each on its own: matches go on meanwhile
             self._thread("arena scheduler", 0.0, TICK_S, self._take_charge, self._keep_workers, self._tick),
             self._thread("arena ratings", 0.0, TICK_S, self._rate),
-            self._thread("arena garbage", 0.0, GARBAGE_EVERY_S, self._prune_jobs, self._forget_refused, collect),
+            self._thread("arena garbage", 0.0, GARBAGE_EVERY_S, self._prune_jobs, self._forget_revisions, collect),
             self._thread("arena audits", 0.0, SETTLE_EVERY_S, self._settle),
             self._thread("arena comparison", first_s, settings.audit_interval_s, self._compare_workers),
         ]
@@ -241,10 +241,11 @@ class ArenaService:
             with self._store.write() as connection:
                 pruned = queue.prune(connection, before_ms=now_ms() - JOBS_KEPT_MS)
 
-    def _forget_refused(self) -> None:
+    def _forget_revisions(self) -> None:
         forgotten = FORGOTTEN_AT_ONCE
         while forgotten == FORGOTTEN_AT_ONCE and not self._stop.is_set():
             forgotten = forget(self._store, before_ms=now_ms() - REFUSED_KEPT_MS)
+        forget_alike(self._store)
 
     def _settle(self) -> None:
         for sentence in settle(self._store, now_ms=now_ms(), stop=self._stop):
