@@ -245,6 +245,13 @@ def test_a_checkpoint_of_another_number_of_learners_says_so(before, now, tmp_pat
         Run(run_of(now), resume=True)
 
 
+def test_a_checkpoint_of_another_number_of_matches_says_so(tmp_path):
+    saved(debug_run(tmp_path))
+    message = r"\(it holds 8 matches side by side, and the run file asks for 16\); resume with the run's own"
+    with pytest.raises(CheckpointError, match=message):
+        Run(debug_run(tmp_path, "palus.num_matches=16"), resume=True)
+
+
 def test_a_full_disk_keeps_the_old_checkpoint(tmp_path, monkeypatch):
     parts = Run(debug_run(tmp_path))
     parts.save()

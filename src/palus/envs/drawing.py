@@ -91,7 +91,11 @@ class MatchParameters:
         return {"begun": self._begun.copy(), "values": {name: array.copy() for name, array in self._values.items()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where `state_dict` was taken; the settings are told by `change`."""
+        """Continue where `state_dict` was taken; the settings are told by `change`. Raises ValueError for other than N
+        matches."""
+        saved, N = len(state["begun"]), self._env.num_matches
+        if saved != N:
+            raise ValueError(f"it holds {saved} matches side by side, and the run file asks for {N}")
         self._begun[:] = state["begun"]
         self._values = {name: np.asarray(array, np.float64) for name, array in state["values"].items()}
         if self._values:
