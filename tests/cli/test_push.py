@@ -86,6 +86,7 @@ def test_a_team_of_two_behaviors_is_checked_recorded_and_met_as_one(
     recording = read_replay(pool / "ada" / "team" / "replay.match")[1].recordings[0]
     assert recording.env_id == "StrikersVsGoalie" and "ada/team" in recording.names
     card = (pool / "ada" / "team" / "README.md").read_text()
+    assert "palus pull ada/team rival --hub 'folder:the pool'" in card
     (command,) = re.findall(r"palus (match YOUR_MODEL rival .*)--pairs", card)
     words = command.replace("YOUR_MODEL", "goalie-striker").replace("rival", str(team)).split()
     assert json.loads(run(*words, "--pairs", 1, "--json"))["pairs"] == 1

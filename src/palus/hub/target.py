@@ -47,7 +47,7 @@ class FolderTarget:
     @property
     def option(self) -> str:
         """What to type to name this target again. The folder's own name only: a path would tell about its owner."""
-        return f" --hub folder:{self.path.name}"
+        return f" --hub {shlex.quote(f'folder:{self.path.name}')}"
 
     @property
     def option_here(self) -> str:
