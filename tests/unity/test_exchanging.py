@@ -482,6 +482,20 @@ def test_what_a_group_is_paid_counts_once_however_often_its_members_are_told(
     assert rewards[: len(paid), 0, 0].tolist() == paid
 
 
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("full", [True, False])
+def test_what_a_group_is_paid_after_a_member_ended_is_paid_whole(first: bool, full: bool) -> None:
+    """The member ends in a message of its own or with its mate's next decision, at which a rollout may be full."""
+    gone, goes_on = steps((1, 1.0, 0.0), group=5), steps((2, 11.0, 0.0), group=5, group_reward=1.0)
+    told = [news(steps((1, 0.0, 0.0), (2, 10.0, 0.0), group=5))]
+    told += [news(None, gone), news(goes_on)] if first else [news(goes_on, gone)]
+    told += [news(steps((2, 10.0 + t, 0.0), group=5)) for t in range(2, 9)]
+    rollout = one(collector(Story(told), rows=2 if full else 5, grouped=True).collect())
+    assert rollout.group_rewards[0].tolist() == [0.0, 1.0]
+    rewards = POCA(behavior_of("poca"), KIND, torch.float32, 0).rewards(rollout, rollout.active)
+    assert rewards[0].tolist() == [[1.0]]
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("memory", ["memory_size: 8, sequence_length: 3", "kind: gru, memory_size: 8"])
 def test_who_waits_remembers_and_what_is_learned_from_does_too(memory: str, seed: int) -> None:

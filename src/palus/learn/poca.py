@@ -190,17 +190,21 @@ class POCA(OnPolicy):
         group is, once; each times its strength.
 
         Every member is told what its group was paid since its own latest decision, so the mean is over those, too, who
-        wait since a decision in the rollout.
+        wait since a decision in the rollout. Who ended was told until then alone: for it counts what those were told
+        who go on.
         """
         (T, B), G = rollout.active.shape, rollout.group_size
         shape, streams = (T, B // G, G), list[F32]()
         active = told = rollout.active.reshape(shape)
         if rollout.paused is not None:
             told = active | rollout.paused.reshape(shape) & np.logical_or.accumulate(active)
+        stays, of_group = active & ~rollout.ended.reshape(shape), rollout.group_rewards.reshape(shape) * active
+        staying = stays.sum(2, keepdims=True, dtype=np.float32)
+        of_stays = (of_group * stays).sum(2, keepdims=True) / np.maximum(staying, np.float32(1))
+        of_group = np.where(active & ~stays & (staying > 0), of_stays, of_group).sum(2) / np.maximum(told.sum(2), 1)
         for name, signal in self.signals.items():
             if signal is None:
                 own = (rollout.rewards.reshape(shape) * active).sum(2)
-                of_group = (rollout.group_rewards.reshape(shape) * active).sum(2) / np.maximum(told.sum(2), 1)
                 paid = (own + of_group) * self.behavior.extrinsic.strength
             else:
                 paid = self.pay(signal, rollout, usable).reshape(shape).sum(2) * self.strength(name)

@@ -102,6 +102,11 @@ class Rollout:
         return lasting
 
     @property
+    def ended(self) -> Bool:
+        """[T, B]: the episode is over after it."""
+        return self.terminated | (self.truncated if self.unended is None else self.truncated & ~self.unended)
+
+    @property
     def decides_next(self) -> Bool:
         """[T, B]: `active` one decision later."""
         return np.concatenate([self.active[1:], self.last_active[None]])

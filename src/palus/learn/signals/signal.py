@@ -57,15 +57,12 @@ class Experience:
 def decisions_of(rollout: Rollout, index: I64, actions: ActionSpec, squash: bool) -> Experience:
     """Experience of a rollout by their numbers t B + b. squash: as in `palus.nn.distributions.told`."""
     t, b = np.divmod(index, rollout.active.shape[1])
-    terminated, truncated = rollout.terminated[t, b], rollout.truncated[t, b]
-    if rollout.unended is not None:
-        truncated = truncated & ~rollout.unended[t, b]
     return Experience(
         {name: seen[t, b] for name, seen in rollout.observations.items()},
         rollout.following(t, b),
         told(rollout.actions[t, b], actions, squash),
-        terminated | truncated,
-        ~terminated,
+        rollout.ended[t, b],
+        ~rollout.terminated[t, b],
     )
 
 
