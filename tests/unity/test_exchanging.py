@@ -496,6 +496,19 @@ def test_what_a_group_is_paid_after_a_member_ended_is_paid_whole(first: bool, fu
     assert rewards[0].tolist() == [[1.0]]
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_who_ends_last_knows_what_its_group_was_paid(at_once: bool) -> None:
+    """All end before anybody decides again, the first of them before the pay."""
+    ends = steps((1, 1.0, 0.0), group=5), steps((2, 11.0, 0.0), (3, 21.0, 0.0), group=5, group_reward=1.0)
+    told = [news(steps((1, 0.0, 0.0), (2, 10.0, 0.0), (3, 20.0, 0.0), group=5))]
+    told += [news(None, together(*ends))] if at_once else [news(None, own) for own in ends]
+    told += [news(steps((4, float(t), 0.0), group=5)) for t in range(9)]
+    rollout = one(collector(Story(told), rows=5, grouped=True).collect())
+    assert rollout.group_rewards[0].tolist() == [0.0, 1.0, 1.0]
+    rewards = POCA(behavior_of("poca"), KIND, torch.float32, 0).rewards(rollout, rollout.active)
+    assert rewards[0].tolist() == [[1.0]]
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("memory", ["memory_size: 8, sequence_length: 3", "kind: gru, memory_size: 8"])
 def test_who_waits_remembers_and_what_is_learned_from_does_too(memory: str, seed: int) -> None:

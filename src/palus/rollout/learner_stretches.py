@@ -113,6 +113,7 @@ class LearnerStretches:
             self._open[home].members.pop(agent, None)  # its place is free
         if row < 0:
             return
+        self._decisions["left"][row] = home in self._open and bool(self._open[home].members)
         if ends.truncated[i]:
             last = {name: array[i : i + 1] for name, array in ends.observations.items()}
             followed = self._decisions.add(1, {**self._decisions.seen(last), "states": state})[0]

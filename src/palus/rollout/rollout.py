@@ -45,6 +45,7 @@ class Rollout:
     paused: [T, B] there is no decision, but others of the group take one while the row's episode goes on; None where
     groups decide in step. It may be terminated or truncated in a pause: before its group decides the next time.
     unended: [T, B] of truncated rows those whose episode goes on: only the row ends there. None where none does.
+    left: [T, B] of rows that ended those that did before others of their group; None where a step ends them at once.
     group_size: rows per group. versions: [T, B] gradient steps behind the acting weights. resident: the observations as
     tensors on the learner's device, where it has one. side_by_side: the rows are those of matches side by side, as many
     of each.
@@ -72,11 +73,12 @@ class Rollout:
     side_by_side: bool = True
     paused: Bool | None = None
     unended: Bool | None = None
+    left: Bool | None = None
 
     def __post_init__(self) -> None:
         T, B = self.rewards.shape
         for name in ("actions", "log_probs", "parameters", "values", "group_rewards", "terminated", "truncated",
-                     "active", "versions", "paused", "unended"):  # fmt: skip
+                     "active", "versions", "paused", "unended", "left"):  # fmt: skip
             array = getattr(self, name)
             if array is not None and array.shape[:2] != (T, B):
                 raise ValueError(f"{name}: shape {array.shape}; expected to begin with {(T, B)}, as rewards do")

@@ -35,7 +35,7 @@ class Decisions:
             **{name: np.zeros(1, np.float32) for name in ("values", "entropies", "rewards", "group_rewards")},
             "versions": np.zeros(1, np.int32),
             "followed": np.full(1, -1, np.int64),  # the row that was seen after a decision that was cut off there
-            **{name: np.zeros(1, np.bool_) for name in ("first", "known", "terminated", "given_up", "unended")},
+            **{name: np.zeros(1, np.bool_) for name in ("first", "known", "terminated", "given_up", "unended", "left")},
         }
         if actions.masked:
             self._arrays[f"seen {MASKS}"] = np.ones((1, sum(behavior.branches)), np.bool_)
@@ -196,6 +196,7 @@ def build(
         side_by_side=False,
         paused=waits if waits.any() else None,
         unended=spread("unended"),
+        left=spread("left"),
     )
     entropy = float(record["entropies"][rows[active]].mean()) if active.any() else 0.0
     return rollout, entropy
