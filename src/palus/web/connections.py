@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from palus.hub.limits import KIB, client_of
+from palus.hub.limits import KIB, Buckets, client_of
 
 SWEEP_S = 1.0
 
@@ -26,7 +27,9 @@ SWEEP_S = 1.0
 class ConnectionLimits:
     """connections: of everybody. client_connections: of one address. header_bytes: of the head of a request.
     header_s: until a request has come, from the start of the connection or the answer before it. stall_s: for a reader
-    who takes nothing of an answer. message_bytes: of one message by WebSocket.
+    who takes nothing of an answer. piece_bytes, small_pieces: so many pieces of a body may be smaller than that, above
+    what larger ones make up for. message_bytes: of one message by WebSocket. frames_per_s: pings, pongs and parts of
+    messages there; twice as many at once. read_bytes: taken from a connection before the others have their turn.
     """
 
     connections: int = 512
@@ -34,7 +37,11 @@ class ConnectionLimits:
     header_bytes: int = 16 * KIB
     header_s: float = 20.0
     stall_s: float = 60.0
+    piece_bytes: int = 256
+    small_pieces: int = 200
     message_bytes: int = 4 * KIB
+    frames_per_s: float = 50.0
+    read_bytes: int = 64 * KIB
 
 
 @dataclass
@@ -105,7 +112,8 @@ class Line(asyncio.Protocol):
     client: tuple[str, int] | None
     pauses = 0
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: Any) -> None:
+        transport.max_size = self.seats.limits.read_bytes  # asyncio's own are four times as many
         super().connection_made(transport)
         self.seats.enter(self, client_of({"client": self.client}))
 
@@ -128,7 +136,33 @@ class Line(asyncio.Protocol):
         return self.pauses
 
 
+class _Whole(h11.Connection):
+    """Requests whose bodies come in no crumbs: each is read as slowly as a short request, and nobody else's meanwhile.
+
+    give_up: called where they do.
+    """
+
+    def __init__(self, limits: ConnectionLimits, give_up: Callable[[], None]) -> None:
+        super().__init__(h11.SERVER, limits.header_bytes)
+        self._limits, self._give_up, self._small = limits, give_up, 0.0
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._small = 0.0
+        elif isinstance(event, h11.Data):
+            self._small = max(0.0, self._small + 1.0 - len(event.data) / self._limits.piece_bytes)
+            if self._small > self._limits.small_pieces:
+                self._give_up()
+                return h11.NEED_DATA
+        return event
+
+
 class HttpLine(Line, H11Protocol):
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.conn = _Whole(self.seats.limits, transport.abort)
+
     def handle_websocket_upgrade(self, event: Any) -> None:
         self.seats.leave(self)
         super().handle_websocket_upgrade(event)
@@ -147,17 +181,37 @@ class SocketLine(Line, WebSocketsSansIOProtocol):
 
     spoken = False
 
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        transport.max_size = self.seats.limits.message_bytes
+        often = self.seats.limits.frames_per_s
+        self._frames = Buckets(often, 2 * often)
+
     def send_receive_event_to_app(self) -> None:
         """A whole message has come."""
         self.spoken = True
         super().send_receive_event_to_app()
 
     def handle_ping(self) -> None:
-        """Pings are answered while the answers are read: those of one who only asks would all be kept."""
-        if self.writable.is_set():
+        if self._is_patient():
             super().handle_ping()
-        else:
-            self.conn.data_to_send()
+
+    def handle_pong(self, event: Any) -> None:
+        if self._is_patient():
+            super().handle_pong(event)
+
+    def handle_cont(self, event: Any) -> None:
+        if self._is_patient():
+            super().handle_cont(event)
+
+    def _is_patient(self) -> bool:
+        """Whether another frame that says nothing by itself may be looked at; ends the connection where it may not."""
+        if self.transport.is_closing():
+            return False
+        if self._frames.take("") > 0:
+            self.transport.abort()
+            return False
+        return True
 
     @property
     def idle(self) -> bool:

@@ -193,9 +193,9 @@ def forget_alike(store: Store) -> int:
     """Delete revisions that bring nothing new, but for `ALIKE_KEPT`: everybody reads what is kept, and each push of a
     changed card would add to that for ever. Returns how many those were. The first of them keeps the model's place.
     """
-    same = {"partition_by": [entries.c[name] for name in ("source", "repo", "env", "file_sha256")]}
-    from_first = func.row_number().over(order_by=entries.c.id, **same).label("from_first")
-    from_last = func.row_number().over(order_by=entries.c.id.desc(), **same).label("from_last")
+    same = [entries.c[name] for name in ("source", "repo", "env", "file_sha256")]
+    from_first = func.row_number().over(partition_by=same, order_by=entries.c.id).label("from_first")
+    from_last = func.row_number().over(partition_by=same, order_by=entries.c.id.desc()).label("from_last")
     counted = select(entries.c.id, from_first, from_last).where(entries.c.checked_ms.is_not(None)).subquery()
     between = select(counted.c.id).where(counted.c.from_first > 1, counted.c.from_last > ALIKE_KEPT)
     with store.read() as connection:
