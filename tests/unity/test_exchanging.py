@@ -291,12 +291,14 @@ def test_a_group_of_whom_some_have_left_is_worth_the_same_in_every_rollout() -> 
         *(news(steps((1, t, 0), (2, 10 + t, 0), group=5)) for t in range(2, 9)),
     ]
     games, critic = collector(Story(told), rows=4, grouped=True), POCA(behavior_of("poca"), KIND, torch.float32, 3)
-    worth = []
-    for _ in range(3):
-        size = one(games.collect()).group_size
+    worth, first = [], games.collect()
+    resumed = collector(Story(told[2:]), rows=4, grouped=True)
+    resumed.load(games.save())
+    for collected in (first, games.collect(), games.collect(), resumed.collect()):
+        size = one(collected).group_size
         seen, there = np.array([1.0, 2.0, 0.0], np.float32)[:size], np.arange(size) < 2
         worth.append(critic.group_estimates({"obs_0": seen[:, None]}, None, there[None])[0].item())
-    assert worth == [worth[0]] * 3
+    assert worth == [worth[0]] * 4
 
 
 @pytest.mark.parametrize("truncated", [False, True])

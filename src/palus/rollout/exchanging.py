@@ -448,11 +448,15 @@ class ExchangeCollector:
 
     def save(self) -> dict[str, Any]:
         """Draws go on where they were; games cannot be saved, and go on too."""
-        return {"tick": self.tick, "resets": self._resets}
+        largest = {policy: record.largest for policy, record in self._records.items()}
+        return {"tick": self.tick, "resets": self._resets, "largest_groups": largest}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue where `save` was called, with games that begin anew."""
         self.tick, self._resets = int(state["tick"]), int(state["resets"])
+        largest = state.get("largest_groups", {})  # not in those of older versions
+        for policy, record in self._records.items():
+            record.largest = int(largest.get(policy, 1))
 
     def close(self) -> None:
         """End all games."""

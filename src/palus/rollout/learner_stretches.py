@@ -30,17 +30,17 @@ class Demand(NamedTuple):
 class LearnerStretches:
     """Decisions of one learner, and the stretches that they are in.
 
-    Agents are known by game, behavior id and id. behavior: what they see and do.
+    Agents are known by game, behavior id and id. behavior: what they see and do. largest: group of any rollout so far;
+    how many are there is told relative to it.
     """
 
     def __init__(self, demand: Demand, behavior: BehaviorSpec, state_size: int) -> None:
-        self.demand, self.behavior = demand, behavior
+        self.demand, self.behavior, self.largest = demand, behavior, 1
         self._decisions = Decisions(behavior, state_size)
         self._open: dict[Key, Stretch] = {}
         self._homes: dict[Key, Key] = {}  # of agents, the stretches that their latest decisions went to
         self._done: list[Stretch] = []
         self._most = 0  # agents that were there at once since the latest rollout, where that is asked for
-        self._largest = 1  # group of any rollout so far: how many are there is told relative to it
 
     @property
     def enough(self) -> bool:
@@ -131,8 +131,8 @@ class LearnerStretches:
         """What there is, and the mean entropy of its decisions in nats; stretches go on from there."""
         cut = [stretch.cut(self._decisions) for stretch in self._open.values()]
         whole = [stretch for stretch in (*self._done, *cut) if stretch.steps]
-        rollout, entropy = build(self._decisions, whole, self.behavior, has_values, self._largest)
-        self._largest = rollout.group_size
+        rollout, entropy = build(self._decisions, whole, self.behavior, has_values, self.largest)
+        self.largest = rollout.group_size
         return rollout, entropy
 
     def nothing(self, has_values: bool) -> tuple[Rollout, float]:
