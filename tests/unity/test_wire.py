@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -211,3 +213,25 @@ def test_statistics_arrive() -> None:
     assert side_channels.read_statistic(payload) == side_channels.Statistic("goals", 2.0, side_channels.AVERAGE)
     with pytest.raises(ProtocolError, match="aggregation 4"):
         side_channels.read_statistic(payload[:-4] + struct.pack("<i", 4))
+
+
+def test_a_script_ends_that_closes_nothing_while_a_game_waits() -> None:
+    """And no thread is left of a listener that was closed."""
+    script = """
+import sys, threading
+from palus.unity.messages import message
+from palus.unity.wire import Dialer, Listener
+closed = Listener(0)
+closed.close()
+for thread in threading.enumerate():
+    if thread.name == "unity":
+        thread.join(10)
+listener = Listener(0)
+game = Dialer(listener.port, 10.0)
+threading.Thread(target=game.exchange, args=[message()], daemon=True).start()
+listener.receive(10.0)
+print(sum(thread.name == "unity" for thread in threading.enumerate()))
+raise SystemExit(3)
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (found.returncode, found.stdout) == (3, "4\n"), found.stderr

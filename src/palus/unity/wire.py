@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from typing import Any
 
@@ -37,6 +37,38 @@ _OPTIONS = [
 _SERVICE, _NAME = METHOD.strip("/").split("/")
 
 
+class _Threads(Executor):
+    """Four threads that keep no process from ending: a script may end, or raise, while a game waits for an answer, for
+    which `ThreadPoolExecutor` would wait for ever."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        for _ in range(4):
+            threading.Thread(target=self._work, name="unity", daemon=True).start()
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        """As `Executor.submit`."""
+        future: Future[Any] = Future()
+
+        def call() -> None:
+            try:
+                future.set_result(fn(*args, **named))
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._calls.put(call)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """The threads end when they have done what was submitted."""
+        for _ in range(4):
+            self._calls.put(None)
+
+
 class Listener:
     """The trainer's end. One game may connect; its request waits until `answer`, or for a game that is gone."""
 
@@ -48,7 +80,8 @@ class Listener:
         self._requests: queue.Queue[tuple[bytes, Any, queue.Queue[bytes | None]]] = queue.Queue()
         self._pending: tuple[Any, queue.Queue[bytes | None]] | None = None
         self._turn = threading.Lock()
-        self._server = grpc.server(ThreadPoolExecutor(4, "unity"), options=_OPTIONS)
+        self._threads = _Threads()
+        self._server = grpc.server(self._threads, options=_OPTIONS)
         handler = grpc.unary_unary_rpc_method_handler(self._exchange)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_NAME: handler}),))
         try:
@@ -57,6 +90,7 @@ class Listener:
                 self._server.add_insecure_port(f"[::1]:{self.port}")
         except RuntimeError as error:
             self._server.stop(None)
+            self._threads.shutdown()
             raise ProtocolError(
                 f"port {port} is taken, perhaps by another training; end it, or choose others by --base-port"
             ) from error
@@ -125,6 +159,7 @@ class Listener:
         while not self._requests.empty():
             self._requests.get_nowait()[2].put(refusal())
         self._server.stop(1.0).wait()
+        self._threads.shutdown()
 
 
 class Dialer:
