@@ -450,6 +450,8 @@ def test_what_comes_next_is_what_the_game_is_for(tmp_path):
     assert commands(behavior="Goalie")[0] == f"{match} --game StrikersVsGoalie --pairs 20 --replay match.match"
     assert commands("palus.env=doom_duel", behavior="doom_duel") == ["palus enjoy results/mine --trust mine"]
     assert commands("palus.env=mine:Game") == ["palus enjoy results/mine --trust mine"]
+    python = ("palus.env=palus.unity.base_env:make", "palus.env_options={factory: mine:Env}")
+    assert commands(*python) == ["palus enjoy results/mine --trust mine"]
     assert what_next(load_run("debug"), Path("results/my run"), Trust())[0].startswith("palus match 'results/my run' ")
     assert commands("env_settings.env_path=Game.x86_64") == [
         "give the model to the agents' Behavior Parameters in Unity"

@@ -334,9 +334,9 @@ def _decided(
 
 def what_next(run: RunFile, folder: Path, trust: Trust) -> list[str]:
     """Commands, or in a game of Unity words, for who has trained a run."""
-    if run.env_id is None:
+    if run.env_id is None and run.palus.env is None:
         return ["give the model to the agents' Behavior Parameters in Unity"]
-    game = envs.arena_games().get(run.env_id)
+    game = envs.arena_games().get(run.env_id or "")  # none of an environment of ML-Agents' Python interface
     if game is None or game.filmed:
         return [f"palus enjoy {shlex.quote(str(folder))}{trust.option}"]
     return game.trial(shlex.quote(str(folder)))
