@@ -27,6 +27,7 @@ from palus.__main__ import freeze, main
 from palus.arena.referee.replay import read_replay
 from palus.arena.referee.result import MatchResult
 from palus.cli import app, literal
+from palus.cli.mlagents_learn import learn
 from palus.cli.output import told_lack
 from palus.store import backup
 
@@ -193,6 +194,21 @@ def test_ctrl_c_ends_quietly_with_exit_code_130(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("palus.arena.referee.match.play_pairs", interrupted)
     assert run("match", "random", "random", code=130) == "Interrupted.\n"
+
+
+@pytest.mark.parametrize("program", ["palus", "mlagents_learn"])
+def test_ctrl_c_while_a_compiled_module_is_loaded_leaves_no_traceback(program: str, monkeypatch: pytest.MonkeyPatch):
+    """As onnxruntime's says it."""
+
+    def interrupted(*_args: object, **_options: object) -> None:
+        raise ImportError("initialization failed") from KeyboardInterrupt()
+
+    monkeypatch.setattr("palus.arena.referee.match.play_pairs", interrupted)
+    monkeypatch.setattr("palus.cli.mlagents_learn._run_file", interrupted)
+    if program == "palus":
+        assert run("match", "random", "random", code=130) == "Interrupted.\n"
+    else:
+        assert learn(["run.yaml"]) == 130
 
 
 def interrupted_process(*words: str | Path) -> tuple[int, str, str]:

@@ -17,7 +17,16 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from palus import __version__
-from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR, FULL, stderr, told_lack, told_memory, told_missing
+from palus.cli.output import (
+    EXIT_INTERRUPTED,
+    EXIT_USER_ERROR,
+    FULL,
+    stderr,
+    told_lack,
+    told_memory,
+    told_missing,
+    was_interrupted,
+)
 from palus.errors import ConfigError, PalusError
 
 EPILOG = """
@@ -165,7 +174,9 @@ class _Group(TyperGroup):
             if missing is None:
                 raise
             _fail(missing)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, ImportError) as error:
+            if not was_interrupted(error):
+                raise
             stderr.print("Interrupted.")
             sys.exit(EXIT_INTERRUPTED)
 

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from palus import __version__
-from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR, told_memory
+from palus.cli.output import EXIT_INTERRUPTED, EXIT_USER_ERROR, told_memory, was_interrupted
 from palus.cli.train import obstacles
 from palus.config import Behavior, RunFile, load_run
 from palus.config.load import plain
@@ -131,7 +131,9 @@ def _start(file: str | None, given: dict[str, Any], advice: str = "") -> int:
     except ModuleNotFoundError as error:
         print(f'error: training takes more than is installed ({error}): pip install "palus[train]"', file=sys.stderr)
         return EXIT_USER_ERROR
-    except KeyboardInterrupt:  # before there was anything to save, or for the second time
+    except (KeyboardInterrupt, ImportError) as error:  # before there was anything to save, or for the second time
+        if not was_interrupted(error):
+            raise
         return EXIT_INTERRUPTED
 
 

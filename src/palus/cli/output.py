@@ -171,6 +171,11 @@ def told_missing(error: ModuleNotFoundError) -> str | None:
     return f"this needs {module}, which is not installed; pip install 'palus[{BROUGHT_BY[module]}]'"
 
 
+def was_interrupted(error: BaseException) -> bool:
+    """Whether that is Ctrl-C, also where a compiled module that was being loaded made an ImportError of it."""
+    return isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt)
+
+
 def check_place(path: Path | None, option: str, *, made: bool = False) -> None:
     """That a file can be written there, for before the work of which it is to tell. option: that names it.
 
