@@ -223,6 +223,8 @@ def test_a_scripted_player_is_recorded_with_what_it_saw_did_and_got(tmp_path: Pa
     assert nameless.exit_code != 0 and "--game SoccerTwos" in nameless.stderr
     wrong = CliRunner().invoke(app, ["record", "nobody", str(path), "--game", "SoccerTwos"])
     assert wrong.exit_code != 0
+    which = CliRunner().invoke(app, ["record", "ball-chaser", str(path), "--game", "StrikersVsGoalie"])
+    assert "--behavior: StrikersVsGoalie has Striker, Goalie; name one" in " ".join(which.stderr.split())
 
 
 def test_ctrl_c_keeps_the_episodes_that_were_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

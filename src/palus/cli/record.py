@@ -56,7 +56,8 @@ def record(
     source, experts = _scripted(expert, game) if game else _trained(Path(expert), seed, deterministic, trusted)
     names = [kind.name for kind in source.spec.behaviors]
     if behavior not in names and (behavior is not None or len(names) > 1):
-        raise EnvError(f"--behavior {behavior}: {source.env_id} has {', '.join(names)}; name one of them")
+        given = "--behavior" if behavior is None else f"--behavior {behavior!r:.80}"
+        raise EnvError(f"{given}: {source.env_id} has {', '.join(names)}; name one of them")
     chosen = source.spec.behavior(names[0] if behavior is None else behavior)
     progress = matches_progress(source.env_id, episodes, "episodes")
     with closing(source.batch(1)) as env, interruptible() as pressed, progress as tick:
