@@ -51,6 +51,19 @@ def is_cut_off(line: socket.socket, data: bytes) -> bool:
     return False
 
 
+@pytest.mark.parametrize(("lines", "status"), [(98, 200), (101, 400)])
+def test_a_head_of_very_many_lines_is_refused_whichever_request_it_is_of(store: Store, lines: int, status: int) -> None:
+    first = b"GET /api/arena/envs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    second = first[:-2] + b"a:b\r\n" * (lines - 2) + b"Connection: close\r\n\r\n"
+    for asked in (second, first + second):
+        with serving(make_app(store)) as address, connected(address, asked) as line:
+            said = b""
+            while part := line.recv(1 << 16):
+                said += part
+            assert said.count(b"HTTP/1.1 200") == asked.count(b"GET") - (status != 200)
+            assert said.count(b"HTTP/1.1 400") == (status == 400)
+
+
 @pytest.mark.parametrize(("crumb", "often"), [(b"1\r\nx\r\n", 100_000), (b"40\r\n" + 64 * b"x" + b"\r\n", 10_000)])
 def test_a_body_in_crumbs_is_given_up(store: Store, crumb: bytes, often: int) -> None:
     with serving(make_app(store)) as address, connected(address, BODY) as line:

@@ -25,16 +25,18 @@ SWEEP_S = 1.0
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """connections: of everybody. client_connections: of one address. header_bytes: of the head of a request.
-    header_s: until a request has come, from the start of the connection or the answer before it. stall_s: for a reader
-    who takes nothing of an answer. piece_bytes, small_pieces: so many pieces of a body may be smaller than that, above
-    what larger ones make up for. message_bytes: of one message by WebSocket. frames_per_s: pings, pongs and parts of
-    messages there; twice as many at once. read_bytes: taken from a connection before the others have their turn.
+    """connections: of everybody. client_connections: of one address. header_bytes, header_lines: of the head of a
+    request. header_s: until a request has come, from the start of the connection or the answer before it. stall_s: for
+    a reader who takes nothing of an answer. piece_bytes, small_pieces: so many pieces of a body may be smaller than
+    that, above what larger ones make up for. message_bytes: of one message by WebSocket. frames_per_s: pings, pongs and
+    parts of messages there; twice as many at once. read_bytes: taken from a connection before the others have their
+    turn.
     """
 
     connections: int = 512
     client_connections: int = 160
     header_bytes: int = 16 * KIB
+    header_lines: int = 100
     header_s: float = 20.0
     stall_s: float = 60.0
     piece_bytes: int = 256
@@ -137,9 +139,10 @@ class Line(asyncio.Protocol):
 
 
 class _Whole(h11.Connection):
-    """Requests whose bodies come in no crumbs: each is read as slowly as a short request, and nobody else's meanwhile.
+    """Requests that are not made of crumbs: each line of a head, and each piece of a body, takes long to read for what
+    it says, and nobody else's are read meanwhile.
 
-    give_up: called where they do.
+    give_up: called where a body's pieces are too many; heads are refused.
     """
 
     def __init__(self, limits: ConnectionLimits, give_up: Callable[[], None]) -> None:
@@ -147,6 +150,10 @@ class _Whole(h11.Connection):
         self._limits, self._give_up, self._small = limits, give_up, 0.0
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        if self.their_state is h11.IDLE:
+            head = self.trailing_data[0].partition(b"\r\n\r\n")[0]
+            if head.count(b"\n") > self._limits.header_lines:
+                raise h11.RemoteProtocolError("too many lines in the head of a request", error_status_hint=431)
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._small = 0.0
