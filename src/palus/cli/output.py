@@ -48,7 +48,7 @@ BROUGHT_BY = {
     **dict.fromkeys(("torch", "tensorboardX", "tensorboard", "scipy", "psutil"), "train"),
     "huggingface_hub": "hub",
     **dict.fromkeys(("fastapi", "starlette", "uvicorn", "websockets", "sqlalchemy", "alembic", "duckdb"), "arena"),
-    **dict.fromkeys(("openskill", "nh3", "markdown_it"), "arena"),
+    **dict.fromkeys(("h11", "openskill", "nh3", "markdown_it"), "arena"),
     **dict.fromkeys(("vizdoom", "gymnasium", "pettingzoo"), "doom"),
     **dict.fromkeys(("grpc", "PIL"), "unity"),
     "av": "video",
