@@ -56,6 +56,7 @@ APPO: dict[str, Any] = {
     "time_horizon": 16,
 }
 MEMORY: dict[str, Any] = {"network_settings": {"memory": {"memory_size": 16, "sequence_length": 8}}}
+LONG_MEMORY: dict[str, Any] = {"network_settings": {"memory": {"memory_size": 16, "sequence_length": 16}}}
 SLOW: dict[str, Any] = {"hyperparameters": {"learning_rate": 0.001}}
 CALM: dict[str, Any] = {"hyperparameters": {"learning_rate_schedule": "linear"}}
 CALMER: dict[str, Any] = {"hyperparameters": {"learning_rate": 0.002, "learning_rate_schedule": "linear"}}
@@ -126,7 +127,7 @@ LESSONS = {
     "ppo everything": Lesson(PPO, HYBRID | EVERYTHING, 20000, more=CALMER),
     "ppo memory discrete": Lesson(PPO, DISCRETE | RECALL, 8000, more=MEMORY),
     "ppo memory continuous": Lesson(PPO, CONTINUOUS | RECALL, 16000, more=MEMORY),
-    "ppo memory hybrid": Lesson(PPO, HYBRID | RECALL, 30000, more=MEMORY | WIDE),
+    "ppo memory hybrid": Lesson(PPO, HYBRID | RECALL, 30000, more=LONG_MEMORY | WIDE),
     "ppo memory picture": Lesson(PPO, DISCRETE | PICTURE | RECALL, 12000, more=MEMORY | CALM),
     "ppo goal": Lesson(PPO, DISCRETE | GOAL, 5000, more=HYPER),
     "ppo goal hybrid": Lesson(PPO, HYBRID | GOAL, 8000, more=HYPER),
