@@ -102,14 +102,30 @@ def _rows(runs: dict[str, list[Json]]) -> Iterator[list[str]]:
         yield cells
 
 
+def _ratios(runs: dict[str, list[Json]]) -> dict[str, float]:
+    """Trainer -> decisions that palus needs for each of ML-Agents': geometric mean over the lessons, of medians, that
+    both reach in the median."""
+    found: dict[str, list[float]] = {}
+    for name in dict.fromkeys(run["lesson"] for run in runs[OWN]):
+        middles = [
+            statistics.median(run["reached"] or float("inf") for run in runs[side] if run["lesson"] == name)
+            for side in (PEER, OWN)
+        ]
+        if max(middles) < float("inf"):
+            found.setdefault(LESSONS[name].behavior["trainer_type"], []).append(middles[1] / middles[0])
+    return {trainer: statistics.geometric_mean(ratios) for trainer, ratios in found.items()}
+
+
 def markdown(report: Json) -> str:
     """The table."""
+    ratios = ", ".join(f"{trainer} {ratio:.2f}" for trainer, ratio in _ratios(report["runs"]).items())
     head = ["lesson", "steps", *(f"{side}: {what}" for side in (PEER, OWN) for what in ("solved", "after decisions"))]
     return (
         "# The lessons of ML-Agents' own tests\n\n"
         "Made by `python benchmarks/lessons.py` from lessons.json beside it. Solved: after all steps the mean reward\n"
         f"of the latest {LATEST} episodes is above {SOLVED}. After decisions: when it was so first, the median of the\n"
         f"seeds {', '.join(map(str, report['arguments']['seeds']))}. Both sides with one thread, in fp32.\n\n"
+        f"Decisions that palus needs for each of ML-Agents', geometric mean of the lessons: {ratios}.\n\n"
         f"{machine.caption(report)}\n\n{machine.table(head, list(_rows(report['runs'])))}"
     )
 
