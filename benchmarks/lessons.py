@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import closing
+from contextlib import chdir, closing
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -45,21 +44,19 @@ def teach(name: str, seed: int, python: Path | None) -> Json:
     """One lesson, by palus, or by ML-Agents in its Python: the mean reward of the latest episodes at the end, and the
     decisions after which it was first enough."""
     lesson = LESSONS[name]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
         if python is None:
-            os.chdir(folder)
             TOLD.clear()
             with closing(run_of(Path(folder), lesson, seed, "told_line:Told")) as run:
                 while not run.finished:
                     run.iterate()
             told: Sequence[Sequence[float]] = TOLD
-            os.chdir(HERE)
         else:
             expert(Path(folder), lesson.env)
             behavior = merged(lesson.behavior, lesson.more) | {"summary_freq": 10**6}
             asked = {"behavior": behavior, "env": lesson.env, "steps": lesson.steps, "seed": seed}
             words = [str(python), "-W", "ignore", str(HERE / "peer" / "lesson.py")]
-            done = subprocess.run(words, input=json.dumps(asked), cwd=folder, capture_output=True, text=True)
+            done = subprocess.run(words, input=json.dumps(asked), capture_output=True, text=True)
             if done.returncode:
                 raise RuntimeError(f"{PEER}, {name}, seed {seed}:\n{done.stderr[-2000:]}")
             told = json.loads(done.stdout.splitlines()[-1])
@@ -89,12 +86,17 @@ def measure(names: Sequence[str], seeds: Sequence[int], python: Path) -> dict[st
     return found
 
 
+def _middle(runs: dict[str, list[Json]], side: str, name: str) -> float:
+    """Decisions after which a lesson was first solved, median of the seeds; infinite where the median was never."""
+    return statistics.median(run["reached"] or float("inf") for run in runs[side] if run["lesson"] == name)
+
+
 def _rows(runs: dict[str, list[Json]]) -> Iterator[list[str]]:
     for name in dict.fromkeys(run["lesson"] for run in runs[OWN]):
         cells = [name, f"{LESSONS[name].steps:,}"]
         for side in (PEER, OWN):
             own = [run for run in runs[side] if run["lesson"] == name]
-            middle = statistics.median_low(run["reached"] or float("inf") for run in own)
+            middle = _middle(runs, side, name)
             cells += [
                 f"{sum(run['reward'] > SOLVED for run in own)} of {len(own)}",
                 f"{middle:,.0f}" if middle < float("inf") else "never",
@@ -107,10 +109,7 @@ def _ratios(runs: dict[str, list[Json]]) -> dict[str, float]:
     both reach in the median."""
     found: dict[str, list[float]] = {}
     for name in dict.fromkeys(run["lesson"] for run in runs[OWN]):
-        middles = [
-            statistics.median(run["reached"] or float("inf") for run in runs[side] if run["lesson"] == name)
-            for side in (PEER, OWN)
-        ]
+        middles = [_middle(runs, side, name) for side in (PEER, OWN)]
         if max(middles) < float("inf"):
             found.setdefault(LESSONS[name].behavior["trainer_type"], []).append(middles[1] / middles[0])
     return {trainer: statistics.geometric_mean(ratios) for trainer, ratios in found.items()}
@@ -146,6 +145,8 @@ def main() -> None:
         sys.exit(f"{arguments.peer} is missing: run benchmarks/peer/setup.sh once, or name it by --peer.")
     both = [name for name, lesson in LESSONS.items() if lesson.behavior["trainer_type"] != "appo"]
     names = [name for name in both if not arguments.only or any(words in name for words in arguments.only)]
+    if not names:
+        sys.exit(f"--only: no lesson has {' or '.join(arguments.only)} in its name; they are {', '.join(both)}.")
     session = machine.Session("lessons", {"seeds": arguments.seeds})
     runs = measure(names, arguments.seeds, arguments.peer.absolute())
     machine.save(session.report(runs=runs), arguments.output, markdown)
