@@ -94,7 +94,7 @@ def rollout(
     observed: list[list[int]], last: list[int], final: list[int], rewards: list[list[float]], *,
     group_rewards: list[list[float]], terminated: list[tuple[int, int]], truncated: list[tuple[int, int]],
     absent: list[tuple[int, int]], actions: list[list[int]], ratios: list[list[float]] | None = None,
-    last_absent: tuple[int, ...] = (), group_size: int = 2,
+    last_absent: tuple[int, ...] = (), group_size: int = 2, shown: list[tuple[int, int]] | None = None,
 ) -> Rollout:  # fmt: skip
     """A rollout from lists [T][B]; ends and absences as (decision, row). ratios: new over acting probability."""
     shape = np.shape(observed)
@@ -119,6 +119,7 @@ def rollout(
         group_rewards=np.array(group_rewards, np.float32),
         terminated=flags(terminated),
         truncated=flags(truncated),
+        shown=None if shown is None else flags(shown),
         active=~flags(absent),
         last_active=~np.isin(np.arange(B), last_absent),
         final_observations={"obs_0": numbers(final).reshape(-1, NUMBERS)},

@@ -97,10 +97,10 @@ def test_vtrace_without_lag_is_gae_with_lambda_one():
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-def test_following_values_know_ends_from_time_outs():
-    yes_no = column(True, False, False, dtype=np.bool_), column(False, True, False, dtype=np.bool_)
-    found = following_values(column(1, 2, 3), np.float32([4]), np.float32([8]), *yes_no)
-    assert found[:, 0].tolist() == [0.0, 8.0, 4.0]
+def test_following_values_are_those_of_last_observations_where_these_are_known():
+    concluded = column(False, True, False, dtype=np.bool_)
+    found = following_values(column(1, 2, 3), np.float32([4]), np.float32([8]), concluded)
+    assert found[:, 0].tolist() == [2.0, 8.0, 4.0]
 
 
 def test_values_of_the_next_episode_are_those_of_the_next_decision():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from readable import NUMBERS, SHARP, SPEC, behavior_of, readable_ppo, rollout, two_matches
+from paying import RND, Paying, paying_poca, paying_ppo, sac
+from readable import NUMBERS, SPEC, behavior_of, rollout, two_matches
 
 from palus.config import load_run
 from palus.config.trainer import Curiosity, Gail, Rnd
@@ -270,41 +271,6 @@ def test_a_signal_whose_gradient_is_not_finite_ends_the_run_before_it_spoils_the
             signal.load_state_dict({**state, "trained": {**state["trained"], "weights": wrong}})
 
 
-@dataclass
-class Paying:
-    """A signal that pays the number that is seen."""
-
-    goes_on: bool
-    learned: list[int] = field(default_factory=list)
-
-    def observe(self, *_: Any) -> None:
-        pass
-
-    def rewards(self, decisions: Experience) -> np.ndarray:
-        paid: np.ndarray = (decisions.observations["obs_0"] @ np.arange(1, NUMBERS + 1)).astype(np.float32)
-        return paid
-
-    def learn(self, decisions: Experience) -> dict[str, float]:
-        self.learned.append(len(decisions))
-        return {"Losses/Paying": 1.0}
-
-
-RND = "reward_signals.rnd={gamma: 0.25, strength: 3.0}"
-
-
-def paying_ppo(goes_on: bool) -> PPO:
-    """The first stream's value is the number seen, the second's twice that."""
-    learner = PPO(behavior_of("ppo", RND), SPEC, torch.float32, 0)
-    template = readable_ppo().network.weights.tensors
-    learner.network.weights.load(torch.zeros_like(learner.network.weights.master))
-    tensors = learner.network.weights.tensors
-    with torch.no_grad():
-        tensors["critic_encoder.layers.0.weight"].copy_(template["critic_encoder.layers.0.weight"])
-        tensors["critic_linear.weight"][0, 0], tensors["critic_linear.weight"][1, 0] = 1 / SHARP, 2 / SHARP
-    learner.signals["rnd"] = Paying(goes_on)
-    return learner
-
-
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_each_signal_has_values_a_discount_and_a_strength_of_its_own(goes_on: bool) -> None:
     learner, data = paying_ppo(goes_on), two_matches()
@@ -325,17 +291,6 @@ def test_each_signal_has_values_a_discount_and_a_strength_of_its_own(goes_on: bo
     # The mean of both, and the extrinsic ones are those of test_targets.
     both = (np.array([[3.75, -1], [1, 0], [-5.5, 4.5]]) + expected) / 2
     np.testing.assert_allclose(advantages[:, :2], both, atol=1e-3)
-
-
-def paying_poca(goes_on: bool) -> POCA:
-    """V and b are 2 and 8, whatever is seen."""
-    learner = POCA(behavior_of("poca", RND), SPEC, torch.float32, 0)
-    learner.network.weights.load(torch.zeros_like(learner.network.weights.master))
-    head = learner.network.weights.tensors["critic.head.bias"]
-    with torch.no_grad():
-        head[0], head[1] = 2.0, 8.0
-    learner.signals["rnd"] = Paying(goes_on)
-    return learner
 
 
 def test_ppo_teaches_its_signals_with_its_own_minibatches_and_tells_of_them() -> None:
@@ -414,13 +369,6 @@ def test_signals_see_actions_as_the_game_was_told_them() -> None:
     learner = SAC(behavior, BehaviorSpec("X", SPEC.observations, numbers), torch.float32, 0)
     learner.buffer.actions[:2] = drawn
     assert learner._decisions(np.arange(2)).actions.tolist() == [[pytest.approx(2.0 * math.tanh(drawn))]] * 2
-
-
-def sac(*settings: str, seed: int = 0) -> SAC:
-    """A learner with a second signal. settings: changes of its behavior."""
-    own = "trainer_type=sac", "hyperparameters=null", "network_settings=null", RND, *settings
-    behavior = load_run("debug", [f"behaviors.SoccerTwos.{s}" for s in own]).behaviors["SoccerTwos"]
-    return SAC(behavior, SPEC, torch.float32, seed)
 
 
 @pytest.mark.parametrize("goes_on", [False, True])

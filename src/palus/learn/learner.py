@@ -304,8 +304,8 @@ class Learner:
         return {name: signal for name, signal in self.signals.items() if signal is not None}
 
     def finals(self, rollout: Rollout) -> F32:
-        """The values [K, S] of truncated episodes' last observations."""
-        pieces = self.strata(rollout).pieces(np.nonzero(rollout.truncated)[1])
+        """The values [K, S] of episodes' last observations."""
+        pieces = self.strata(rollout).pieces(np.nonzero(rollout.concluded)[1])
         return self.estimate(rollout.final_observations, rollout.final_states, pieces)
 
     def following(self, rollout: Rollout, values: F32, final: F32) -> F32:
@@ -313,11 +313,11 @@ class Learner:
         `finals`."""
         pieces = self.strata(rollout).pieces(np.arange(rollout.active.shape[1]))
         last = self.estimate({name: x[-1] for name, x in rollout.seen.items()}, rollout.last_states, pieces)
-        found = following_values(values, last, final, rollout.terminated, rollout.truncated)
+        after = following_values(values, last, final, rollout.concluded)
+        found = np.where(rollout.terminated[..., None], np.float32(0), after)
         for s, signal in enumerate(self.signals.values()):
             if signal is not None and signal.goes_on:
-                after = np.concatenate([values[1:, :, s], last[None, :, s]])
-                on = next_episode_values(after, rollout.decides_next)
+                on = next_episode_values(after[..., s], rollout.followed)
                 found[rollout.terminated, s] = on[rollout.terminated]
         return found
 

@@ -220,7 +220,11 @@ class POCA(OnPolicy):
         T, B = rollout.active.shape
         G = rollout.group_size
         shape = T, B // G, G
+        runs_on = np.array([signal is not None and signal.goes_on for signal in self.signals.values()])
         cut_off = rollout.truncated.reshape(shape)
+        seen_last = cut_off
+        if rollout.shown is not None and runs_on.any():
+            seen_last = np.where(cut_off.any(2, keepdims=True), cut_off, rollout.shown.reshape(shape))
         ended: Bool = np.logical_not(rollout.goes_on.reshape(shape).any(2))
         following = np.empty_like(values)
         following[:-1] = values[1:]
@@ -228,11 +232,13 @@ class POCA(OnPolicy):
         before = memory.before(slice(T, None), 1) if memory is not None else None
         there, pieces = rollout.last_active.reshape(B // G, G), self.strata(rollout).pieces(np.arange(B // G), G)
         following[-1] = self.group_estimates(last, None, there, before, pieces)[0]
-        following[ended] = self._next_episodes(rollout, following)[ended]
-        bootstrapped = ended & cut_off.any(2)
+        decides: Bool = np.any(rollout.decides_next.reshape(shape), 2)
+        on = np.where(runs_on, next_episode_values(following, decides), np.float32(0))
+        following[ended] = on[ended]
+        bootstrapped = ended & seen_last.any(2)
         if bootstrapped.any():
-            members = cut_off[bootstrapped]
-            used = np.repeat(bootstrapped, G, 1)[rollout.truncated]
+            members = seen_last[bootstrapped]
+            used = (np.repeat(bootstrapped, G, 1) & seen_last.reshape(T, B))[rollout.concluded]
             final = {}
             for name, x in rollout.final_observations.items():
                 final[name] = np.zeros((members.size, *x.shape[1:]), x.dtype)
@@ -240,15 +246,10 @@ class POCA(OnPolicy):
             # What a group remembered that was cut off; `keep` is of its next episode.
             after = memory.states[1:, :, :1][bootstrapped] if memory is not None else None
             pieces = self.strata(rollout).pieces(np.nonzero(bootstrapped)[1], G)
-            following[bootstrapped] = self.group_estimates(final, None, members, after, pieces)[0]
+            found = self.group_estimates(final, None, members, after, pieces)[0]
+            lasting = runs_on | cut_off[bootstrapped].any(1, keepdims=True)
+            following[bootstrapped] = np.where(lasting, found, np.float32(0))
         return following, ended
-
-    def _next_episodes(self, rollout: Rollout, following: F32) -> F32:
-        """V of a group's next episode for the signals whose return runs on into it, else 0, [T, groups, S]."""
-        there = rollout.decides_next
-        someone = np.asarray(there.reshape(len(there), -1, rollout.group_size).any(2))
-        runs_on = [signal is not None and signal.goes_on for signal in self.signals.values()]
-        return np.where(np.array(runs_on), next_episode_values(following, someone), np.float32(0))
 
     def update(self, rollout: Rollout, step: int) -> dict[str, float]:
         """Several epochs of shuffled minibatches of whole group steps: batch_size / G of them, in sequences."""

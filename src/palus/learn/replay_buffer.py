@@ -29,9 +29,9 @@ class ReplayBuffer:
 
     observations, following: name -> [capacity, *shape], before and after the decision, as the game gave them;
     masks: [capacity, M] bool, None where the game masks nothing; actions: [capacity, A] as drawn; rewards: [capacity];
-    terminated: [capacity] bool, nothing follows; renewed: [capacity] bool, but the agent's next episode does, which
-    `following` is then of; None where nobody asks. size: rows that are filled, the first ones. Raises ConfigError where
-    memory has no room for it.
+    terminated: [capacity] bool, nothing follows. renewed: [capacity] bool, but something was seen then, `following`:
+    the episode's last observation where also shown: [capacity] bool, else the agent's next episode; both None where
+    nobody asks. size: rows that are filled, the first ones. Raises ConfigError where memory has no room for it.
 
     With memory, of `state_size` numbers: memory: [capacity / length, state_size], the actor's before each sequence;
     keep: [capacity] float32, 0 where an episode begins; counts: [capacity] bool, whether a decision is learned from.
@@ -57,6 +57,7 @@ class ReplayBuffer:
         self.memory = np.zeros((capacity // length, state_size), np.float32)
         self.keep, self.counts = np.ones(capacity, np.float32), np.ones(capacity, np.bool_)
         self.renewed: Bool | None = np.zeros(capacity, np.bool_) if renews else None
+        self.shown: Bool | None = np.zeros(capacity, np.bool_) if renews else None
         self.masks: Bool | None = np.zeros((capacity, sum(spec.branches)), np.bool_) if spec.actions.masked else None
 
     def _arrays(self) -> dict[str, AnyArray]:
@@ -65,7 +66,7 @@ class ReplayBuffer:
         named |= {"actions": self.actions, "rewards": self.rewards, "terminated": self.terminated}
         if self.memory.size:
             named |= {"memory": self.memory, "keep": self.keep, "counts": self.counts}
-        optional = {"masks": self.masks, "renewed": self.renewed}
+        optional = {"masks": self.masks, "renewed": self.renewed, "shown": self.shown}
         return named | {name: array for name, array in optional.items() if array is not None}
 
     def add(self, rollout: Rollout, usable: Bool, rewards: F32, states: F32 | None = None) -> None:
@@ -93,8 +94,9 @@ class ReplayBuffer:
             self.following[name][places] = seen
         self.actions[places] = rollout.actions[t, b]
         self.rewards[places], self.terminated[places] = rewards[t, b], rollout.terminated[t, b]
-        if self.renewed is not None:
-            self.renewed[places] = rollout.terminated[t, b] & rollout.decides_next[t, b]
+        if self.renewed is not None and self.shown is not None:
+            self.renewed[places] = rollout.terminated[t, b] & rollout.followed[t, b]
+            self.shown[places] = rollout.terminated[t, b] & rollout.concluded[t, b]
         if self.masks is not None:
             self.masks[places] = True if rollout.masks is None else rollout.masks[t, b]
         self._next = (self._next + len(t)) % self.capacity
@@ -118,7 +120,8 @@ class ReplayBuffer:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where `state_dict` was taken. ValueError or KeyError, and nothing is changed, where it is no buffer
         of this game and size, or holds numbers that are not finite."""
-        size, after, rows, arrays = int(state["size"]), int(state["next"]), state["rows"], self._arrays()
+        size, after, arrays = int(state["size"]), int(state["next"]), self._arrays()
+        rows = {"shown": np.zeros(size, np.bool_)} | state["rows"]  # not in those of older versions
         if state["capacity"] != self.capacity:
             raise ValueError(f"replay buffer: saved with buffer_size {state['capacity']}, now {self.capacity}")
         if (

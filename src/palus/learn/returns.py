@@ -56,24 +56,23 @@ def gae(
     return advantages, targets
 
 
-def following_values(values: F32, last_values: F32, final_values: F32, terminated: Bool, truncated: Bool) -> F32:
-    """`next_values` of `gae`, [T, B]: 0 where terminated, the final observation's value where truncated.
+def following_values(values: F32, last_values: F32, final_values: F32, concluded: Bool) -> F32:
+    """V of what is seen after each decision, [T, B]: of an episode's last observation, where that is known.
 
     last_values: [B], value of the state after decision T - 1. final_values: [K], in the order of
-    `Rollout.final_observations`. All may have an axis more behind, of streams.
+    `Rollout.final_observations`; concluded: [T, B], where these are. All may have an axis more behind, of streams.
     """
     following = np.concatenate([values[1:], last_values[None]]).astype(np.float32)
-    following[truncated] = final_values
-    following[terminated] = 0.0
+    following[concluded] = final_values
     return following
 
 
 def next_episode_values(following: F32, there: Bool) -> F32:
-    """V of the decision that somebody takes next, [T, N, ...], be it of another episode; 0 where none comes.
+    """V of what somebody sees next, [T, N, ...], be it in another episode; 0 where nothing is known of it.
 
     For rewards whose return runs on over the end of an episode. Source: Burda et al. 2018 (arXiv 1810.12894),
-    section 2.3. following: [T, N, ...], V one decision later; there: [T, N], whether it is taken then: who is out of a
-    match waits for the next.
+    section 2.3. following: [T, N, ...], V of what is seen after each decision; there: [T, N], where something is: who
+    is out of a match waits for the next.
     """
     found = np.zeros_like(following)
     carried = np.zeros_like(following[0])

@@ -209,7 +209,9 @@ class SAC(Learner):
         buffer = self.buffer
         seen, after = ({k: x[rows] for k, x in part.items()} for part in (buffer.observations, buffer.following))
         actions = told(buffer.actions[rows], self.spec.actions, self.network.squash)
-        return Experience(seen, after, actions, buffer.terminated[rows], ~buffer.terminated[rows])
+        ended = buffer.terminated[rows]
+        known = ~ended if buffer.shown is None else ~ended | buffer.shown[rows]
+        return Experience(seen, after, actions, ended, known)
 
     def _paid(self, rows: I64) -> F32:
         """What rows of the buffer are paid by the signals as they are now, [R, S]."""

@@ -114,12 +114,9 @@ class LearnerStretches:
         if row < 0:
             return
         self._decisions["left"][row] = home in self._open and bool(self._open[home].members)
-        if ends.truncated[i]:
-            last = {name: array[i : i + 1] for name, array in ends.observations.items()}
-            followed = self._decisions.add(1, {**self._decisions.seen(last), "states": state})[0]
-            self._decisions["followed"][row] = followed
-        else:
-            self._decisions["terminated"][row] = True
+        self._decisions["terminated"][row] = not ends.truncated[i]
+        last = {name: array[i : i + 1] for name, array in ends.observations.items()}
+        self._decisions["followed"][row] = self._decisions.add(1, {**self._decisions.seen(last), "states": state})[0]
 
     def close(self, game: int, names: Container[str]) -> None:
         """No more decisions follow on those of these behavior ids in a game."""

@@ -40,8 +40,9 @@ class Rollout:
     terminated: [T, B] ended by the rules at this decision; truncated: [T, B] cut off.
     active: [T, B] the row holds a decision of this policy (agents that left, lost workers, other policies do not).
     last_active: [B] the same after decision T - 1.
-    final_observations: name -> [K, *shape] of truncated rows, in the order of `np.argwhere(truncated)`; final_states:
-    [K, S] their memory then.
+    shown: [T, B] of terminated rows those whose last observation the game told; None where none.
+    final_observations: name -> [K, *shape], the last ones of truncated and of shown rows, in the order of
+    `np.argwhere(concluded)`; final_states: [K, S] their memory then.
     paused: [T, B] there is no decision, but others of the group take one while the row's episode goes on; None where
     groups decide in step. It may be terminated or truncated in a pause: before its group decides the next time.
     unended: [T, B] of truncated rows those whose episode goes on: only the row ends there. None where none does.
@@ -74,11 +75,12 @@ class Rollout:
     paused: Bool | None = None
     unended: Bool | None = None
     left: Bool | None = None
+    shown: Bool | None = None
 
     def __post_init__(self) -> None:
         T, B = self.rewards.shape
         for name in ("actions", "log_probs", "parameters", "values", "group_rewards", "terminated", "truncated",
-                     "active", "versions", "paused", "unended", "left"):  # fmt: skip
+                     "active", "versions", "paused", "unended", "left", "shown"):  # fmt: skip
             array = getattr(self, name)
             if array is not None and array.shape[:2] != (T, B):
                 raise ValueError(f"{name}: shape {array.shape}; expected to begin with {(T, B)}, as rewards do")
@@ -109,9 +111,19 @@ class Rollout:
         return self.terminated | (self.truncated if self.unended is None else self.truncated & ~self.unended)
 
     @property
+    def concluded(self) -> Bool:
+        """[T, B]: what was seen after it is among `final_observations`."""
+        return self.truncated if self.shown is None else self.truncated | self.shown
+
+    @property
     def decides_next(self) -> Bool:
         """[T, B]: `active` one decision later."""
         return np.concatenate([self.active[1:], self.last_active[None]])
+
+    @property
+    def followed(self) -> Bool:
+        """[T, B]: what is seen after it is known, of the same episode or of the next."""
+        return self.decides_next | self.concluded
 
     @property
     def agent_steps(self) -> int:
@@ -119,12 +131,12 @@ class Rollout:
         return int(self.active.sum())
 
     def following(self, t: I64, b: I64) -> dict[str, AnyArray]:
-        """The observations [R, *shape] after some decisions: where an episode was cut off, its last ones."""
+        """The observations [R, *shape] after some decisions: the last ones of an episode, where they are known."""
         found = {name: seen[t + 1, b] for name, seen in self.observations.items()}
-        cut = self.truncated[t, b]
-        number = np.cumsum(self.truncated).reshape(self.truncated.shape)[t, b] - 1
-        for name, last in self.final_observations.items():
-            found[name][cut] = last[number[cut]]
+        last, concluded = self.concluded[t, b], self.concluded
+        number = np.cumsum(concluded).reshape(concluded.shape)[t, b] - 1
+        for name, seen in self.final_observations.items():
+            found[name][last] = seen[number[last]]
         return found
 
     @property

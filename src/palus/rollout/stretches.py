@@ -1,8 +1,8 @@
 """Decisions of agents that come and go, and the rollouts made of them.
 
-Every row of a `Decisions` is what one agent saw at one time: a decision, or the last observation of an episode that was
-cut off. A stretch is one row of a rollout in the making, or of a group as many as it has members: the decisions of one
-agent or of one group, one after another, over as many episodes as there were. Letters as in `palus.rollout.rollout`.
+Every row of a `Decisions` is what one agent saw at one time: a decision, or the last observation of an episode. A
+stretch is one row of a rollout in the making, or of a group as many as it has members: the decisions of one agent or of
+one group, one after another, over as many episodes as there were. Letters as in `palus.rollout.rollout`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Decisions:
             "parameters": np.zeros((1, actions.parameters), np.float32),
             **{name: np.zeros(1, np.float32) for name in ("values", "entropies", "rewards", "group_rewards")},
             "versions": np.zeros(1, np.int32),
-            "followed": np.full(1, -1, np.int64),  # the row that was seen after a decision that was cut off there
+            "followed": np.full(1, -1, np.int64),  # the row seen after one that ended, or is cut off, there
             **{name: np.zeros(1, np.bool_) for name in ("first", "known", "terminated", "given_up", "unended", "left")},
         }
         if actions.masked:
@@ -170,8 +170,8 @@ def build(
     followed, terminated = np.where(active, record["followed"][rows], -1), spread("terminated")
     if waits.any():
         _let_leave(waits, active & ~spread("first"), followed, terminated)
-    truncated: Bool = followed >= 0
-    ends = followed[truncated]  # in the order of argwhere
+    concluded: Bool = followed >= 0
+    ends = followed[concluded]  # in the order of argwhere
     first = rows[active.argmax(0), np.arange(B)]  # of each row, which may begin in a pause; empty in all later ones
     states = np.where(first[:, None] >= 0, record["states"][first], np.float32(0))
     rollout = Rollout(
@@ -186,7 +186,7 @@ def build(
         rewards=spread("rewards"),
         group_rewards=spread("group_rewards"),
         terminated=terminated,
-        truncated=truncated,
+        truncated=concluded & ~terminated,
         active=active,
         last_active=np.zeros(B, np.bool_),
         final_observations={o.name: record[f"seen {o.name}"][ends] for o in behavior.observations},
@@ -197,6 +197,7 @@ def build(
         paused=waits if waits.any() else None,
         unended=spread("unended"),
         left=spread("left"),
+        shown=concluded & terminated,
     )
     entropy = float(record["entropies"][rows[active]].mean()) if active.any() else 0.0
     return rollout, entropy

@@ -34,7 +34,7 @@ class Experience:
 
     observations, following: name -> [R, *shape], before and after, as the game gave them; actions: [R, A] as the game
     was told; ended: [R], the episode ended with it; known: [R], `following` is what came of it: not after an end by
-    the rules, whose last observation games do not tell.
+    the rules whose last observation the game does not tell.
     """
 
     observations: Mapping[str, AnyArray]
@@ -62,14 +62,15 @@ def decisions_of(rollout: Rollout, index: I64, actions: ActionSpec, squash: bool
         rollout.following(t, b),
         told(rollout.actions[t, b], actions, squash),
         rollout.ended[t, b],
-        ~rollout.terminated[t, b],
+        ~rollout.terminated[t, b] | rollout.concluded[t, b],
     )
 
 
 class LearnedReward(Protocol):
     """Pays for decisions, and learns from them what to pay for.
 
-    goes_on: its return runs on over an end by the rules, into the agent's next episode.
+    goes_on: its return runs on over an end by the rules: with the last observation, where it is known, else into the
+    agent's next episode.
     """
 
     goes_on: ClassVar[bool]
