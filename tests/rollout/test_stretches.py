@@ -85,3 +85,22 @@ def test_who_waited_leaves_where_another_one_is_born_in_its_place(born, followed
     rollout, _ = build(record, [Stretch({}, [{0: 0}, {0: WAITS}, {0: 1}])], spec, True)
     assert rollout.terminated.ravel().tolist() == [False, terminated, False, False]
     assert rollout.truncated.ravel().tolist() == [False, truncated, False, False]
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+def test_short_stretches_share_rows_unless_their_agents_remember_something(remembers: bool) -> None:
+    """One of nine decisions and six of two; the last decision of each ends an episode."""
+    lengths, known = [9, *[2] * 6], [True] * 21
+    ends = np.cumsum(lengths) - 1
+    record, spec = recorded(known, rewards=np.arange(21.0), terminated=np.isin(np.arange(21), ends))
+    record["states"][:21] = 7.0  # within an episode; a row begins with what is remembered before its first decision
+    first = ends - lengths + 1
+    record["states"][first[~np.isin(np.arange(7), [0, 3] if remembers else [0])]] = 0.0
+    stretches = [Stretch({}, [{0: int(row)} for row in range(b, e + 1)]) for b, e in zip(first, ends, strict=True)]
+    rollout, _ = build(record, stretches, spec, True)
+    columns = [rollout.rewards[:, b][rollout.active[:, b]].tolist() for b in range(rollout.rewards.shape[1])]
+    nine, short = list(range(9)), list(range(9, 21))
+    assert columns == ([nine, short[:4], short[4:10], short[10:]] if remembers else [nine, short[:6], short[6:]])
+    assert rollout.states.ravel().tolist() == ([7, 0, 7, 0] if remembers else [7, 0, 0])
+    assert (~rollout.goes_on[1] == [False, *[True] * (len(columns) - 1)]).all() and not rollout.active[2, 1:].any()
+    assert [stretch.steps for stretch in stretches][1] == [{0: 9}, {0: 10}]

@@ -144,11 +144,12 @@ def build(
     """The rollout of these stretches, all cut, and the mean entropy of its decisions in nats, 0 without any. least:
     rows of a group, where all have fewer members."""
     G = max(least, max((member + 1 for s in stretches for step in s.steps for member in step), default=1))
+    columns = _columns(record, stretches)
     # One more than the longest: what follows a decision that was neither ended nor cut off is not known.
-    T, B = max((len(s.steps) for s in stretches), default=0) + 1, max(len(stretches), 1) * G
+    T, B = max(map(len, columns), default=0) + 1, max(len(columns), 1) * G
     rows: I64 = np.full((T, B), -1, np.int64)
-    for number, stretch in enumerate(stretches):
-        for t, step in enumerate(stretch.steps):
+    for number, column in enumerate(columns):
+        for t, step in enumerate(column):
             for member, row in step.items():
                 rows[t, number * G + member] = row
     waits: Bool = rows == WAITS
@@ -201,6 +202,20 @@ def build(
     )
     entropy = float(record["entropies"][rows[active]].mean()) if active.any() else 0.0
     return rollout, entropy
+
+
+def _columns(record: Decisions, stretches: Sequence[Stretch]) -> list[list[dict[int, int]]]:
+    """The steps of every row, or group of rows: short stretches one after another, an empty step between them, as far
+    as the longest one reaches. One whose agents remember something begins a row, where alone a rollout tells of it."""
+    longest, columns = max((len(stretch.steps) for stretch in stretches), default=0), list[list[dict[int, int]]]()
+    for stretch in stretches:
+        first = list(stretch.steps[0].values())
+        empty = not record["states"].shape[1] or (WAITS not in first and not record["states"][first].any())
+        if empty and columns and len(columns[-1]) + 1 + len(stretch.steps) <= longest:
+            columns[-1] += [{}, *stretch.steps]
+        else:
+            columns.append([*stretch.steps])
+    return columns
 
 
 def _let_leave(waits: Bool, returns: Bool, followed: I64, terminated: Bool) -> None:
