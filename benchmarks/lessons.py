@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -38,6 +39,8 @@ RESULT = machine.RESULTS / "lessons.json"
 PEER, OWN = "ML-Agents 1.1.0", "palus"
 LATEST = 100
 """Episodes of which the mean is taken."""
+RESAMPLES = 2000
+"""Of the bootstrap."""
 
 
 def teach(name: str, seed: int, python: Path | None) -> Json:
@@ -86,9 +89,9 @@ def measure(names: Sequence[str], seeds: Sequence[int], python: Path) -> dict[st
     return found
 
 
-def _middle(runs: dict[str, list[Json]], side: str, name: str) -> float:
-    """Decisions after which a lesson was first solved, median of the seeds; infinite where the median was never."""
-    return statistics.median(run["reached"] or float("inf") for run in runs[side] if run["lesson"] == name)
+def _reached(runs: dict[str, list[Json]], side: str, name: str) -> list[float]:
+    """Decisions after which a lesson was first solved, by seed; infinite where it never was."""
+    return [run["reached"] or float("inf") for run in runs[side] if run["lesson"] == name]
 
 
 def _rows(runs: dict[str, list[Json]]) -> Iterator[list[str]]:
@@ -96,7 +99,7 @@ def _rows(runs: dict[str, list[Json]]) -> Iterator[list[str]]:
         cells = [name, f"{LESSONS[name].steps:,}"]
         for side in (PEER, OWN):
             own = [run for run in runs[side] if run["lesson"] == name]
-            middle = _middle(runs, side, name)
+            middle = statistics.median(_reached(runs, side, name))
             cells += [
                 f"{sum(run['reward'] > SOLVED for run in own)} of {len(own)}",
                 f"{middle:,.0f}" if middle < float("inf") else "never",
@@ -104,27 +107,38 @@ def _rows(runs: dict[str, list[Json]]) -> Iterator[list[str]]:
         yield cells
 
 
-def _ratios(runs: dict[str, list[Json]]) -> dict[str, float]:
+def _ratios(runs: dict[str, list[Json]]) -> dict[str, tuple[float, float, float]]:
     """Trainer -> decisions that palus needs for each of ML-Agents': geometric mean over the lessons, of medians, that
-    both reach in the median."""
-    found: dict[str, list[float]] = {}
+    both reach in the median; and where nine tenths of its bootstrapped values lie. These draw each side's seeds anew,
+    the same for all lessons: many of them begin with the same weights."""
+    by_trainer, random = dict[str, list[str]](), np.random.default_rng(0)
     for name in dict.fromkeys(run["lesson"] for run in runs[OWN]):
-        middles = [_middle(runs, side, name) for side in (PEER, OWN)]
-        if max(middles) < float("inf"):
-            found.setdefault(LESSONS[name].behavior["trainer_type"], []).append(middles[1] / middles[0])
-    return {trainer: statistics.geometric_mean(ratios) for trainer, ratios in found.items()}
+        by_trainer.setdefault(LESSONS[name].behavior["trainer_type"], []).append(name)
+    found = {}
+    for trainer, names in by_trainer.items():
+        reached = np.array([[_reached(runs, side, name) for side in (PEER, OWN)] for name in names])
+        drawn = random.integers(reached.shape[2], size=(RESAMPLES, 1, *reached.shape[1:]))
+        both = np.concatenate([reached[None], np.take_along_axis(reached[None], drawn, 3)])
+        logs = np.ma.masked_invalid(np.log(np.median(both, 3)))
+        means = (logs[..., 1] - logs[..., 0]).mean(1)
+        if means[0] is not np.ma.masked:
+            low, high = np.quantile(means[1:].compressed(), [0.05, 0.95])
+            found[trainer] = math.exp(means[0]), math.exp(low), math.exp(high)
+    return found
 
 
 def markdown(report: Json) -> str:
     """The table."""
-    ratios = ", ".join(f"{trainer} {ratio:.2f}" for trainer, ratio in _ratios(report["runs"]).items())
+    found = _ratios(report["runs"]).items()
+    ratios = ", ".join(f"{trainer} {ratio:.2f} ({low:.2f} to {high:.2f})" for trainer, (ratio, low, high) in found)
     head = ["lesson", "steps", *(f"{side}: {what}" for side in (PEER, OWN) for what in ("solved", "after decisions"))]
     return (
         "# The lessons of ML-Agents' own tests\n\n"
         "Made by `python benchmarks/lessons.py` from lessons.json beside it. Solved: after all steps the mean reward\n"
         f"of the latest {LATEST} episodes is above {SOLVED}. After decisions: when it was so first, the median of the\n"
         f"seeds {', '.join(map(str, report['arguments']['seeds']))}. Both sides with one thread, in fp32.\n\n"
-        f"Decisions that palus needs for each of ML-Agents', geometric mean of the lessons: {ratios}.\n\n"
+        f"Decisions that palus needs for each of ML-Agents', geometric mean of the lessons: {ratios}.\n"
+        "In brackets, where it lies nine times of ten when the seeds are drawn anew out of these.\n\n"
         f"{machine.caption(report)}\n\n{machine.table(head, list(_rows(report['runs'])))}"
     )
 
