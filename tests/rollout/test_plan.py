@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
+
 import pytest
-from pitch import Pitch
+from pitch import Always, Pitch
 
 from palus.config import load_run
 from palus.config.appo import Sampling
 from palus.errors import ConfigError
 from palus.rollout import plan
+from palus.rollout.making import demands_of
 from palus.rollout.plan import WorkerPlan, cores_for, plan_matches, plan_workers, rows_per_match, worker_games
+from palus.train import Run
 
 
 def test_games_of_a_split_lie_together() -> None:
@@ -99,6 +104,35 @@ def test_matches_of_one_process_and_the_decisions_of_a_rollout_fill_the_buffer(
     assert plan_matches(run, rows=2) == (matches, steps)
 
 
+RECALLS = "behaviors.SoccerTwos.network_settings.memory={memory_size: 8, sequence_length: 6}"
+
+
+@pytest.mark.parametrize(
+    ("more", "matches", "steps"),
+    [
+        ([], 12, 2),  # 1000 / 80; four gradient steps, one for ten of 24 rows at once
+        (["palus.num_matches=1"], 1, 20),
+        (["palus.num_matches=1", "behaviors.SoccerTwos.time_horizon=7"], 1, 7),
+        (["palus.num_matches=1", RECALLS], 1, 24),  # in whole sequences
+        (["palus.num_matches=64", RECALLS], 64, 6),
+    ],
+)
+def test_a_trainer_with_a_replay_buffer_learns_as_soon_as_a_few_gradient_steps_are_due(
+    more: list[str], matches: int, steps: int
+) -> None:
+    pace = "behaviors.SoccerTwos.hyperparameters={steps_per_update: 10}"
+    sac = ["behaviors.SoccerTwos.trainer_type=sac", "behaviors.SoccerTwos.time_horizon=1000", pace]
+    run = load_run("debug", [*sac, "palus.num_matches=0", *more])
+    assert plan_matches(run, rows=2) == (matches, steps)
+    # Unity's games, whose agents are not known: of all together, or with memory of each.
+    demand = demands_of(run, {0: ("SoccerTwos", Always(0))}, {0: 1})[0]
+    recalls, horizon = RECALLS in more, run.behaviors["SoccerTwos"].time_horizon
+    assert demand == (min(horizon, 42 if recalls else 40), 6 if recalls else horizon, False, recalls)
+    # Others that share its rollouts would learn nothing from a few decisions.
+    both = {**run.behaviors, "Late": load_run("debug").behaviors["SoccerTwos"]}
+    assert plan_matches(run.changed(behaviors=both), rows=2) == (matches, horizon)
+
+
 @pytest.mark.parametrize(
     ("past", "mirrors", "all_teams", "rows"),
     [(True, False, False, 2), (False, False, False, 4), (True, True, False, 4), (True, False, True, 4)],
@@ -112,3 +146,13 @@ def test_who_meets_its_past_learns_on_one_team_unless_all_do(
 def test_ranks_of_one_machine_share_its_cores(monkeypatch) -> None:
     monkeypatch.setattr(plan, "physical_cores", lambda: 4)
     assert plan_workers(Sampling(), 32, agents=1, neighbours=2).workers == 2
+
+
+def test_rollouts_of_games_in_workers_are_as_short(tmp_path: Path) -> None:
+    pace = "behaviors.SoccerTwos.hyperparameters={steps_per_update: 10}"
+    sac = ["behaviors.SoccerTwos.trainer_type=sac", "behaviors.SoccerTwos.time_horizon=1000", pace]
+    more = ["palus.sampling={collector: workers, workers: 0}", "palus.num_matches=2", "palus.threads=1"]
+    places = [f"checkpoint_settings.results_dir={tmp_path}", "behaviors.SoccerTwos.self_play=null"]
+    with closing(Run(load_run("debug", [*sac, *more, *places]), log=lambda level, text: None)) as run:
+        (rollout,) = run.collector.collect().rollouts.values()
+    assert rollout.active.shape == (5, 8)  # four gradient steps, one for ten of the eight rows at once

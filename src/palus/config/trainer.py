@@ -6,6 +6,7 @@ Facts: ML-Agents 1.1.0. A default that depends on another key is a `default_fact
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
@@ -168,7 +169,7 @@ class Behavior(Section):
     )
     time_horizon: Count = Field(
         default=64,
-        description="Decisions after which a trajectory is cut and bootstrapped; of sac, those between its updates. "
+        description="Decisions after which a trajectory is cut and bootstrapped; of sac the most between its updates. "
         "Where all matches step in one process, rollouts end together: with num_matches automatic after about so "
         "many decisions, 80 at most; else when the matches have filled buffer_size.",
     )
@@ -178,9 +179,15 @@ class Behavior(Section):
     behavioral_cloning: BehavioralCloning | None = Field(default=None, description="Imitation; null means off.")
     population: Population | None = Field(default=None, description="Several policies at once; null means one.")
 
-    def rollout_rows(self, per_match: int, matches: int) -> int:
-        """Rows that a learner collects before it learns. per_match: its rows in a match; matches: side by side."""
+    def rollout_rows(self, at_once: int) -> int:
+        """Rows that a learner collects before it learns. at_once: of all matches side by side."""
         return self.hyperparameters.buffer_size
+
+    @property
+    def sequence_length(self) -> int:
+        """Decisions of a sequence that its memory learns from, out of other data than rollouts; 1 without memory."""
+        memory = self.network_settings.memory
+        return 1 if memory is None else memory.sequence_length or self.time_horizon
 
     @property
     def extrinsic(self) -> Extrinsic:
@@ -226,6 +233,10 @@ class PocaBehavior(OnPolicyBehavior):
     hyperparameters: PocaHyperparameters = Field(default_factory=PocaHyperparameters, description="Its numbers.")
 
 
+STEPS_AT_ONCE = 4
+"""Gradient steps of SAC after a rollout: with more it would play by older weights, fewer would wait for rollouts."""
+
+
 class SacBehavior(Behavior):
     """A behavior trained by SAC."""
 
@@ -233,9 +244,10 @@ class SacBehavior(Behavior):
     hyperparameters: SacHyperparameters = Field(default_factory=SacHyperparameters, description="Its numbers.")
     network_settings: SacNetworkSettings = Field(default_factory=SacNetworkSettings, description="Policy and critics.")
 
-    def rollout_rows(self, per_match: int, matches: int) -> int:
-        """`time_horizon` decisions of every match: the buffer holds many rollouts."""
-        return self.time_horizon * per_match * matches
+    def rollout_rows(self, at_once: int) -> int:
+        """Whole sequences of every row, as soon as a few gradient steps are due: the buffer holds many rollouts."""
+        due, length = math.ceil(STEPS_AT_ONCE * self.hyperparameters.steps_per_update / at_once), self.sequence_length
+        return at_once * min(self.time_horizon, -(-due // length) * length)
 
 
 class AppoBehavior(Behavior):

@@ -76,8 +76,7 @@ class Cloning:
 
     def minibatches(self, behavior: Behavior) -> list[tuple[Sequences, I64]]:
         """One update's minibatches: whole sequences where there is memory, shuffled anew in each epoch."""
-        settings, memory = self.settings, behavior.network_settings.memory
-        length = (memory.sequence_length or behavior.time_horizon) if memory is not None else 1
+        settings, length = self.settings, behavior.sequence_length
         sequences = Sequences(np.ones((len(self.experts), 1), np.bool_), min(length, len(self.experts)))
         numbers = sequences.numbers
         size = max(min(settings.batch_size or behavior.hyperparameters.batch_size, len(self.experts)) // length, 1)

@@ -150,8 +150,7 @@ class SAC(Learner):
     def complete(self) -> None:
         """See `Learner.complete`."""
         behavior, spec = self.behavior, self.spec
-        memory, size = behavior.network_settings.memory, self.network.state_size
-        length = (memory.sequence_length or behavior.time_horizon) if memory is not None else 1
+        length, size = behavior.sequence_length, self.network.state_size
         runs_on = any(signal.goes_on for signal in self.learned_signals.values())
         self.buffer = ReplayBuffer(spec, behavior.hyperparameters.buffer_size, length, size, runs_on)
         assert isinstance(self.network.critic, TwinCritic)

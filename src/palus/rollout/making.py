@@ -17,7 +17,7 @@ from palus.rollout.acting import Policy
 from palus.rollout.collector import InProcessCollector
 from palus.rollout.exchanging import ExchangeCollector, Meet
 from palus.rollout.learner_stretches import Demand
-from palus.rollout.plan import OUT_OF_SIGHT, Share, in_workers, plan_matches, worker_games
+from palus.rollout.plan import OUT_OF_SIGHT, Share, in_workers, plan_matches, rollout_steps, worker_games
 from palus.rollout.rollout import Cast, Collector
 from palus.rollout.workers import WorkerCollector
 from palus.spinning import spinners, take_threads
@@ -47,16 +47,14 @@ def demands_of(
     run: RunFile, learners: Mapping[int, tuple[str, Policy]], rows_per_match: Mapping[int, int]
 ) -> dict[int, Demand]:
     """What learners ask of rollouts of talking games, by policy id. Arguments as of `make_collector`."""
-    settings = {policy: run.behaviors[name] for policy, (name, _) in learners.items()}
-    return {
-        policy: Demand(
-            behavior.rollout_rows(rows_per_match[policy], run.env_settings.num_envs),
-            behavior.time_horizon,
-            behavior.learns_from_groups,
-            isinstance(behavior, SacBehavior) and behavior.network_settings.memory is not None,
-        )
-        for policy, behavior in settings.items()
-    }
+    found = {}
+    for policy, (name, _) in learners.items():
+        behavior = run.behaviors[name]
+        rows = behavior.rollout_rows(rows_per_match[policy] * run.env_settings.num_envs)
+        whole = isinstance(behavior, SacBehavior) and behavior.network_settings.memory is not None
+        horizon = min(behavior.time_horizon, behavior.sequence_length) if whole else behavior.time_horizon
+        found[policy] = Demand(rows, horizon, behavior.learns_from_groups, whole)
+    return found
 
 
 def plays_beside(run: RunFile, source: GameSource | TalkingSource) -> bool:
@@ -119,10 +117,12 @@ def make_collector(
         )
     if scripts:
         raise ConfigError(OUT_OF_SIGHT)
-    rows = share.of(worker_games(run, rows), "buffer_size / time_horizon") * spec.num_agents
+    games = worker_games(run, rows)
+    horizon = min(next(iter(run.behaviors.values())).time_horizon, rollout_steps(run, games * rows))
+    rows = share.of(games, "buffer_size / time_horizon") * spec.num_agents
     return WorkerCollector(
         source.single, spec, sampling,
-        rows=rows, horizon=next(iter(run.behaviors.values())).time_horizon, seed=seed,
+        rows=rows, horizon=horizon, seed=seed,
         learners=learners, cast=cast, load=load, members=members, draws=draws, share=share,
         threads=threads if place.compiled else 1,  # a device takes one batch after the other
         beside=plays_beside(run, source), place=place,

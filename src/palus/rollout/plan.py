@@ -9,6 +9,7 @@ from pathlib import Path
 
 from palus.config import RunFile
 from palus.config.appo import Sampling
+from palus.config.trainer import SacBehavior
 from palus.envs import GameSource
 from palus.errors import ConfigError
 from palus.types import GameSpec
@@ -79,10 +80,19 @@ def in_workers(settings: Sampling, source: GameSource) -> bool:
 def plan_matches(run: RunFile, rows: int) -> tuple[int, int]:
     """How many matches step in one call of this process, and the decisions of a rollout. rows: of a match, those that
     learn for the first behavior."""
-    first, wanted = next(iter(run.behaviors.values())), run.palus.num_matches
-    size, horizon = first.rollout_rows(rows, wanted or 1), first.time_horizon
+    first = next(iter(run.behaviors.values()))
+    horizon, wanted = first.time_horizon, run.palus.num_matches
+    size = rows * horizon if isinstance(first, SacBehavior) else first.rollout_rows(rows)
     matches = wanted or max(1, size // (rows * min(horizon, TARGET_ROLLOUT_STEPS)))
-    return matches, -(-size // (matches * rows))
+    return matches, rollout_steps(run, matches * rows)
+
+
+def rollout_steps(run: RunFile, rows: int) -> int:
+    """Decisions of a rollout, of all behaviors as many as the first one wants. rows: that learn for that one."""
+    first, *others = run.behaviors.values()
+    if isinstance(first, SacBehavior) and not all(isinstance(other, SacBehavior) for other in others):
+        return first.time_horizon  # others learn nothing from a few decisions
+    return -(-first.rollout_rows(rows) // rows)
 
 
 def rows_per_match(spec: GameSpec, behavior: str, *, past: bool, mirrors: bool, all_teams: bool) -> int:
@@ -99,8 +109,9 @@ def worker_games(run: RunFile, learning: int) -> int:
     match, for the first behavior. ConfigError, with the arithmetic, where these do not divide the rollout."""
     first, s = next(iter(run.behaviors.values())), run.palus.sampling
     share = s.games_per_worker or _splits(s, False)[0]
-    matches = run.palus.num_matches or max(s.workers, 1) * share
-    rows = first.rollout_rows(learning, matches) // first.time_horizon
+    if isinstance(first, SacBehavior):
+        return run.palus.num_matches or max(s.workers, 1) * share
+    rows = first.rollout_rows(learning) // first.time_horizon
     if rows < learning or rows % learning:
         raise ConfigError(
             f"buffer_size / time_horizon = {rows} rows, but {learning} agents of a game learn; "
