@@ -48,7 +48,7 @@ class LineEnv(BaseEnv):  # type: ignore[misc]
             ObservationSpec(
                 own.shape,
                 tuple(DimensionProperty(flag) for flag in own.dimension_property),
-                ObservationType(own.observation_type),
+                ObservationType(own.observation_type.value),
                 own.name,
             )
             for own in game.spec.observation_specs

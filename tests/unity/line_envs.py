@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,10 +61,15 @@ class ActionSpec(NamedTuple):
         )
 
 
+class ObservationType(Enum):
+    DEFAULT = 0
+    GOAL_SIGNAL = 1
+
+
 class ObservationSpec(NamedTuple):
     shape: tuple[int, ...]
     dimension_property: tuple[int, ...]
-    observation_type: int
+    observation_type: ObservationType
     name: str
 
 
@@ -153,7 +159,7 @@ class Line:
         self.said: dict[str, tuple[DecisionSteps, TerminalSteps]] = {}
         self.actions: dict[str, ActionTuple] = {}
         specs = [
-            ObservationSpec(SHAPES[form], FLAGS[form], int(i in self.goals), form)
+            ObservationSpec(SHAPES[form], FLAGS[form], ObservationType(int(i in self.goals)), form)
             for i, form in enumerate(self.observations)
         ]
         self.spec = BehaviorSpec(specs, ActionSpec(self.continuous, (2 + self.masked,) * self.discrete))

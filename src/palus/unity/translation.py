@@ -26,10 +26,10 @@ def observation_template(o: ObservationSpec) -> Any:
 
 def observation_specs(shown: Iterable[Any]) -> tuple[ObservationSpec, ...]:
     """What an agent sees, named as ML-Agents' models name it: obs_0, obs_1, ... shown: an `ObservationProto` of each,
-    or what a BaseEnv says of it. Raises ValueError for what nobody can see."""
+    or what a BaseEnv says of it, whose kinds are members of an Enum. Raises ValueError for what nobody can see."""
+    kinds = [(o.shape, getattr(o.observation_type, "value", o.observation_type)) for o in shown]
     seen = tuple(
-        ObservationSpec(f"obs_{i}", tuple(o.shape), goal=int(o.observation_type) == GOAL_SIGNAL)
-        for i, o in enumerate(shown)
+        ObservationSpec(f"obs_{i}", tuple(o), goal=int(kind) == GOAL_SIGNAL) for i, (o, kind) in enumerate(kinds)
     )
     if not seen:
         raise ValueError("it sees nothing; give its agents a sensor, or observations of a Space Size above 0")
