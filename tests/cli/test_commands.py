@@ -141,6 +141,7 @@ def test_mistakes_are_explained_with_exit_code_2(models: Path):
     )
     film = ("match", "random", "random", "--replay", models / "x.mp4")
     assert f"of SoccerTwos a replay is written; use {models / 'x.match'}" in run(*film, code=2)
+    assert "a replay is written; use first.match" in run("match", "random", "random", "--replay", "", code=2)
     assert f"{models}: cannot be written (Is a directory); choose another place for --write-executable" in run(
         "unity-serve", "SoccerTwos", "--write-executable", models, code=2
     )

@@ -178,6 +178,8 @@ def test_where_nothing_is_and_what_is_no_demonstration(tmp_path: Path) -> None:
             read_demonstrations(path, SPEC)
     with pytest.raises(DemonstrationError, match=r"use .*x\.demo"):
         write_demonstrations(tmp_path / "x.txt", SPEC, "Aim", episodes())
+    with pytest.raises(DemonstrationError, match=r"use expert\.demo"):
+        write_demonstrations(Path(), SPEC, "Aim", episodes())
 
 
 def test_small_files_claim_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

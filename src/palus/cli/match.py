@@ -100,7 +100,8 @@ def match(
     declared = playable_game(game := game_meant(game, a, b))
     ending, what = (".mp4", "a video") if declared.filmed else (".match", "a replay")
     if replay is not None and replay.suffix != ending:
-        raise ReplayError(f"--replay {replay}: of {game} {what} is written; use {replay.with_suffix(ending)}")
+        named = replay.parent / f"{replay.stem or 'first'}{ending}"
+        raise ReplayError(f"--replay {replay}: of {game} {what} is written; use {named}")
     check_place(log, "--log")
     check_place(replay, "--replay", made=True)
     try:

@@ -260,7 +260,8 @@ def write_demonstrations(
     Raises DemonstrationError for another ending of the file's name, StorageError; what was there before then stays.
     """
     if path.suffix != SUFFIX:
-        raise DemonstrationError(f"{path}: a demonstration's file ends with {SUFFIX}; use {path.with_suffix(SUFFIX)}")
+        named = path.parent / f"{path.stem or 'expert'}{SUFFIX}"
+        raise DemonstrationError(f"{path}: a demonstration's file ends with {SUFFIX}; use {named}")
     meta = DemonstrationMeta(api_version=VERSION)
 
     def fill(file: BinaryIO) -> None:
