@@ -12,6 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from palus.arena.models.policies import OnnxPlayer
 from palus.arena.models.policy_graph import read_policy
+from palus.arena.models.refusal import RefusedError
+from palus.arena.models.rules import arena_rules
 from palus.errors import ModelError
 
 # graph()'s logits are log(1..9), so branch k's probabilities are proportional to 3k+1, 3k+2, 3k+3.
@@ -61,7 +63,11 @@ def test_policies_of_other_games_are_told_what_was_found_and_what_is_needed():
     striker = message(graph(inputs={"obs_0": 231, "obs_1": 63, "action_masks": 9}).SerializeToString())
     assert "takes obs_0 [batch, 231] float32, obs_1 [batch, 63] float32" in striker
     assert "SoccerTwos needs obs_0 [batch, 264] float32, obs_1 [batch, 72] float32" in striker
-    assert "obs_0 [batch, 738]" in message(graph(inputs={"obs_0": 738, "action_masks": 9}).SerializeToString())
+    goalie = graph(inputs={"obs_0": 738, "action_masks": 9}).SerializeToString()
+    assert "obs_0 [batch, 738]" in message(goalie)
+    assert "action_masks [batch, 9] float32 and recurrent_in [batch, numbers] float32" in message(goalie)
+    with pytest.raises(RefusedError, match=r"with or without action_masks \[batch, 9\] float32\. It was trained"):
+        read_policy(goalie, "", SOCCER, arena_rules(pictures=False))
 
 
 def test_actions_without_probabilities_are_refused():

@@ -80,7 +80,7 @@ def read_policy(data: bytes, origin: str, behavior: BehaviorSpec, rules: Rules =
     """
     try:
         model = parse_model(data, rules)
-        inputs = _inputs(model, behavior)
+        inputs = _inputs(model, behavior, rules)
         if rules.needs_version:
             _check_version(model, STATE_INPUT in inputs)
         nodes = list(model.graph.node) + _probability_nodes(model, behavior)
@@ -94,7 +94,7 @@ Inputs = Mapping[str, tuple[int, tuple[int, ...]]]
 """name -> (type of ONNX, sizes after the batch)."""
 
 
-def _inputs(model: ModelProto, behavior: BehaviorSpec) -> Inputs:
+def _inputs(model: ModelProto, behavior: BehaviorSpec, rules: Rules) -> Inputs:
     """What a file takes, in one of the accepted layouts."""
     stored = {t.name for t in model.graph.initializer}
     given = {i.name: i for i in model.graph.input if i.name not in stored}
@@ -114,10 +114,11 @@ def _inputs(model: ModelProto, behavior: BehaviorSpec) -> Inputs:
             return layout
     takes = ", ".join(f"{name} {_sizes(_shape_of(i))} {_type_name(i)}" for name, i in given.items()) or "nothing"
     needs = ", ".join(f"{o.name} {_sizes(('batch', *o.shape))} {o.dtype}" for o in behavior.observations)
+    memory = "" if rules.needs_version else f" and {STATE_INPUT} [batch, numbers] float32 of up to {MAX_STATE} numbers"
     raise RefusedError(
         "wrong-contract",
         f"Takes {takes}; {behavior.name} needs {needs}, with or without {MASKS} [batch, {sum(behavior.branches)}] "
-        f"float32 and {STATE_INPUT} [batch, numbers] float32 of up to {MAX_STATE} numbers.",
+        f"float32{memory}.",
         "It was trained for another game or with other sensors: "
         f"train it in {behavior.name} with the observations unchanged.",
     )
