@@ -265,7 +265,7 @@ def train(
                 on_start(parts)
             for line in (*parts.opening, *parts.lessons.lines(parts.lessons.numbers)):
                 parts.report.tell(line)
-            slow = slowness(parts.computing.matmul, parts.computing.measured)
+            slow = slowness(parts.computing.matmul, parts.computing.measured, setting=parts.run.palus.matmul)
             if slow is not None:
                 parts.report.warn(slow)
             with parts.report, parts.timers.block("TrainerController.start_learning"):

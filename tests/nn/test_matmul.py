@@ -174,9 +174,13 @@ def test_activating_a_path_takes_what_keeps_fp32_except_where_rounding_is_asked_
 
 def test_a_path_that_is_slower_here_is_warned_of_with_both_rates(monkeypatch):
     measured(monkeypatch, 100.0, 25.0)
-    assert slowness(*choose("bf16")) == (
+    assert slowness(*choose("bf16"), setting="bf16") == (
         "palus.matmul bf16 makes 25 GFLOP/s on one thread here, highest 100: 4.0 times slower, as on CPUs without bf16 "
         "units; remove palus.matmul, or set it to highest."
+    )
+    resumed = slowness(*choose("bf16"))  # by a file that leaves the path to the run
+    assert resumed is not None and resumed.endswith(
+        "; the run began with it. palus.matmul: highest would go on by the faster one, to other bits."
     )
     measured(monkeypatch, 100.0, 190.0)
     assert slowness(*choose("bf16")) is None

@@ -187,15 +187,17 @@ def explain(
     return f"matmul {path.name}: {reason} on {where} (GFLOP/s: {rates})"
 
 
-def slowness(path: MatmulPath, measured: Sequence[MatmulPath]) -> str | None:
-    """A warning where a measured path is faster than the one in use by `SLOWER`; None otherwise."""
+def slowness(path: MatmulPath, measured: Sequence[MatmulPath], *, setting: str = "auto") -> str | None:
+    """A warning where a measured path is faster than the one in use by `SLOWER`; None otherwise. setting: as above."""
     best = max(measured, key=lambda p: p.gflops)
     if best.gflops < SLOWER * path.gflops:
         return None
     units = ", as on CPUs without bf16 units" if path.name == "bf16" else ""
+    began = f"the run began with it. palus.matmul: {best.name} would go on by the faster one, to other bits"
+    remedy = began if setting == "auto" else f"remove palus.matmul, or set it to {best.name}"
     return (
         f"palus.matmul {path.name} makes {path.gflops:.0f} GFLOP/s on one thread here, {best.name} {best.gflops:.0f}: "
-        f"{best.gflops / path.gflops:.1f} times slower{units}; remove palus.matmul, or set it to {best.name}."
+        f"{best.gflops / path.gflops:.1f} times slower{units}; {remedy}."
     )
 
 
