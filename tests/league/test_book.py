@@ -145,6 +145,8 @@ def test_the_mix_is_who_was_met_since_the_last_summary() -> None:
     book.rate([match(0, 1.0)])
     book.assess()
     assert told(book)["mix"] == {"": {str(FROZEN): 1.0}}
+    book.assess()  # after an interval in which no match ended
+    assert told(book)["mix"] == {"": {str(FROZEN): 1.0}}
 
 
 def test_landmarks_stay_beside_the_window_and_the_rest_may_go() -> None:

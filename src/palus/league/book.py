@@ -49,8 +49,8 @@ class Book:
 
     training, evaluation: what was scored in matches that somebody learned from, and in others. The matches of a learner
     are its own until its next snapshot, and that snapshot's from then on. records: by policy id, in the order of the
-    ids. names: of the fixed opponents of evaluation matches, by policy id. ratings, mix (behavior -> shares of those
-    whom its learners met): as of the last assessment.
+    ids. names: of the fixed opponents of evaluation matches, by policy id. ratings: as of the last assessment. mix
+    (behavior -> shares of those whom its learners met): of the last one before which they met somebody.
     """
 
     def __init__(self, league: League) -> None:
@@ -153,7 +153,7 @@ class Book:
             before = {policy: rating.mean for policy, rating in self.ratings.items() if policy in known}
             self.ratings.update(strengths(cells, field, same, before, start))
         self._skills = {policy: self._skills[policy] for policy in field if policy in self._skills}
-        self.mix = {
+        self.mix |= {
             behavior: {name: count / met.total() for name, count in sorted(met.items())}
             for behavior, met in self._met.items()
         }
