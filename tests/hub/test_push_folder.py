@@ -40,6 +40,13 @@ def test_what_was_pushed_is_pulled(tmp_path: Path, pool: FolderTarget) -> None:
     assert [*find_repositories(pool.path)] == ["ada/striker"]
 
 
+def test_a_card_names_the_folder_that_is_pushed_from_within(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pool" / "below").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "pool" / "below")
+    named = [FolderTarget(Path(word)).option for word in (".", "..", "../../pool", "/")]
+    assert named == [f" --hub folder:{name}" for name in ("below", "pool", "pool", "/")]
+
+
 def test_an_unchanged_push_makes_no_revision(tmp_path: Path, pool: FolderTarget) -> None:
     run = read_run(make_run(tmp_path / "run"))
     first = publish(run, "ada/striker", pool)

@@ -47,7 +47,8 @@ class FolderTarget:
     @property
     def option(self) -> str:
         """What to type to name this target again. The folder's own name only: a path would tell about its owner."""
-        return f" --hub {shlex.quote(f'folder:{self.path.name}')}"
+        name = Path(os.path.abspath(self.path)).name or "/"  # of "." too, and of a link its own
+        return f" --hub {shlex.quote(f'folder:{name}')}"
 
     @property
     def option_here(self) -> str:
