@@ -112,6 +112,19 @@ def test_a_new_card_has_a_list_of_tags_and_tells_what_is_known() -> None:
         assert "`mlagents-learn configuration.yaml --env=YOUR_GAME` trains another one" in elsewhere
 
 
+def test_a_unity_agent_without_self_play_is_run_and_not_told_to_play_matches() -> None:
+    def card(provenance: Provenance) -> str:
+        return write_card(CardFacts("Crawler", provenance, "ada/x", in_executable=True))
+
+    ours = card(Provenance("Crawler", "ppo", 1000, 60.0))
+    assert "# A **ppo** agent for **Crawler**" in ours and "palus match" not in ours
+    assert "palus pull ada/x agent\n    palus enjoy agent --env YOUR_GAME --max-num-episodes 10" in ours
+    theirs = card(Provenance("Crawler", "ppo", 1000))  # ML-Agents', of which palus has the model alone
+    assert "palus match" in theirs and "palus enjoy" not in theirs
+    rated = card(Provenance("Crawler", "poca", 1000, 60.0, 1325.0))
+    assert "# A **poca** team for **Crawler**" in rated and "palus match YOUR_MODEL rival --env YOUR_GAME" in rated
+
+
 def test_a_team_of_two_behaviors_is_of_its_game_not_of_the_first_of_them(tmp_path: Path) -> None:
     folder, behaviors = tmp_path / "team", {"Goalie": {"trainer_type": "poca"}, "Striker": {"trainer_type": "poca"}}
     specs = dict.fromkeys(behaviors, SPEC)

@@ -74,6 +74,13 @@ class CardFacts:
         trainer = self.provenance.trainer_type or ""
         return trainer.upper() if self.agent else trainer
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether palus trained it in a Unity game without self-play, so that its reward tells of it and no match."""
+        told = self.provenance
+        ours = self.in_executable and told.wall_seconds is not None  # of ML-Agents' runs nobody knows how long
+        return ours and told.elo is None and self.game not in arena_games()
+
 
 def labels_of(game: str, agent: bool) -> Labels:
     """The labels by which leaderboards and arenas find models of a game: those that it declares, and ours.
@@ -166,7 +173,7 @@ def share_text(share: float, pairs: int | None) -> str:
 
 
 def _title(facts: CardFacts) -> str:
-    kind = "agent" if facts.agent else "team"
+    kind = "agent" if facts.agent or facts.is_alone else "team"
     what = f"**{facts.trainer}** {kind}" if facts.trainer else kind
     article = "An" if (facts.trainer or kind)[0].lower() == "a" else "A"
     return f"# {article} {what} for **{facts.game}**"
@@ -262,9 +269,10 @@ def _watch(facts: CardFacts) -> tuple[str, ...]:
     if facts.replay:
         download = "## Watch it\n\nDownload [replay.html](replay.html) and open it in any browser, or:\n\n"
         sections.append(f"{download}{pull.format('rival')} && palus watch rival/replay.match")
-    if facts.agent:
-        sections.append(f"## Run it\n\n{pull.format('agent')}\n    palus enjoy agent --max-num-episodes 10")
-    if game is not None or not facts.agent:
+    if facts.agent or facts.is_alone:
+        env = " --env YOUR_GAME" if facts.is_alone else ""
+        sections.append(f"## Run it\n\n{pull.format('agent')}\n    palus enjoy agent{env} --max-num-episodes 10")
+    if game is not None or not (facts.agent or facts.is_alone):
         where, house = (game.option, game.house) if game else (" --env YOUR_GAME", ("random",))
         own = "a folder of such models" if len(facts.unity_gaps) > 1 else "an `.onnx` file"
         sections.append(
