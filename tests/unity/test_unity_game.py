@@ -232,6 +232,9 @@ def test_an_executable_is_started_as_ml_agents_starts_it(tmp_path: Path) -> None
     path = executable(tmp_path, f'echo "$@" > {tmp_path}/given; exit 1', "Game.x86_64")
     assert find_executable(str(tmp_path / "Game.exe")) == path
     own = settings(tmp_path / "Game", env_args=("--level", "2"))
+    with pytest.raises(LostGameError, match=r"return code 1; debug: true shows what it says$"):
+        UnityEnv(own, EngineSettings(), 1, log_folder=tmp_path / "run_logs")  # it has written none
+    executable(tmp_path, f'echo "$@" > {tmp_path}/given; echo "no GPU" > "$6"; exit 1', "Game.x86_64")
     with pytest.raises(LostGameError, match=r"its log is .*run_logs/Player-1\.log"):
         UnityEnv(own, EngineSettings(no_graphics_monitor=True), 1, log_folder=tmp_path / "run_logs")
     given = (tmp_path / "given").read_text()

@@ -56,14 +56,15 @@ class Executable:
             raise EnvError(f"env_path {path} may not be run ({error}); chmod -R 755 {path}") from error
         except OSError as error:
             raise EnvError(f"env_path {path} cannot be run: {error}") from error
-        self._log_file = log_file
+        self._log_file, self._unseen = log_file, not show
 
     def check(self, timeout_s: float = 0.0) -> None:
         """Raises LostGameError when it has ended, or does within so long."""
         with suppress(subprocess.TimeoutExpired):
             code = self._process.wait(timeout_s)
             name = f" ({signal.Signals(-code).name})" if code < 0 else ""
-            log = f"; its log is {self._log_file}" if self._log_file is not None else ""
+            unseen = "; debug: true shows what it says" if self._unseen else ""
+            log = f"; its log is {self._log_file}" if self._log_file is not None and self._log_file.exists() else unseen
             raise LostGameError(f"Environment shut down with return code {code}{name}{log}")
 
     def wait(self, timeout_s: float) -> bool:
