@@ -111,6 +111,7 @@ def test_the_card_shows_the_rating_of_a_leaderboard(tmp_path: Path, results: Pat
         in (pool / "ada" / "striker" / "README.md").read_text()
     )
     assert "palus rank FOLDER --json" in run("push", results, "ada/x", "--hub", pool, "--rating", results, code=2)
+    assert "--json > 'my board'" in run("push", results, "ada/x", "--hub", pool, "--rating", "my board", code=2)
 
 
 def test_a_model_that_an_arena_refuses_is_not_uploaded(tmp_path: Path, results: Path) -> None:

@@ -33,6 +33,7 @@ from palus.progress import PROGRESS, ProgressWriter
 from palus.types import FROZEN
 from palus.web.watch.app import Runs, make_watch_app
 from palus.web.watch.figures import MAX_POINTS, Figures, thinned
+from palus.web.watch.matches import Stage
 
 
 def opening(**more: Any) -> dict[str, Any]:
@@ -216,6 +217,7 @@ def test_games_that_cannot_be_drawn_say_what_shows_them(client: TestClient) -> N
     other = client.get("/api/watch/runs").json()["runs"][1]
     assert other["opponents"] == []
     assert "cannot be drawn here; see: palus enjoy" in other["no_match"]
+    assert Stage(Path("my runs/a"), None, {}).refusal.endswith("see: palus enjoy 'my runs/a'")
     assert client.post("/api/watch/runs/1/match").status_code == 404
     assert client.post("/api/watch/runs/2/match").json()["code"] == "unknown_run"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -147,7 +148,7 @@ def _rating(path: Path, run: LocalRun) -> Rating | None:
         board = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise HubError(
-            f"{path}: no leaderboard ({error}); write one with: palus rank FOLDER --json > {path}"
+            f"{path}: no leaderboard ({error}); write one with: palus rank FOLDER --json > {shlex.quote(str(path))}"
         ) from error
     found = find_rating(board, run.sha256)
     if found is None:

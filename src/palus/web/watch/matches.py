@@ -6,6 +6,7 @@ What is asked for is looked up among the files that were found in the run's fold
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,8 @@ class Stage:
         """Why there is nothing to watch here, None where there is."""
         game = GAMES.get(self.game or "")
         if game is None or game.layout is None:
-            return f"Matches of {self.game or 'this game'} cannot be drawn here; see: palus enjoy {self.folder}"
+            shown = f"palus enjoy {shlex.quote(str(self.folder))}"
+            return f"Matches of {self.game or 'this game'} cannot be drawn here; see: {shown}"
         if not game.can_be_played_here:
             return f"{self.game} is not installed on this machine; {game.install}"
         if not any(self._files().values()):
