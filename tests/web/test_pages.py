@@ -326,6 +326,11 @@ def test_the_page_of_a_model_that_is_checked_follows_in_place(visit: Callable[[s
         with store.write() as connection:
             connection.execute(update(entries).values(state="accepted", checked_ms=START_MS + 9))
         tab.page.wait_for_selector("main:not(:has([aria-label='Validation'])) h1")
+        assert "is ranked once the ratings include its first games" in tab.texts("main")[0]
+        arena.add_entry("bob/two")
+        arena.play("ada/one", "bob/two", "win1", "draw")
+        arena.rate()
+        tab.page.wait_for_selector(".facts dt:text-is('Rank')")
         assert tab.page.evaluate("window.stayed") is True
         assert tab.complaints == []
     store.close()

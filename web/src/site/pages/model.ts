@@ -31,7 +31,8 @@ void fill(shell.content, async () => show(await get())).then((found) => {
   if (!found) return;
   listen(
     (event) => {
-      if (event.type === "entry" && event.repo === repo) refresh();
+      const ours = event.type === "entry" && event.repo === repo;
+      if (ours || (event.type === "rating" && awaits(current, event.env))) refresh();
     },
     (on) => shell.connected(on),
     refresh,
@@ -39,7 +40,7 @@ void fill(shell.content, async () => show(await get())).then((found) => {
   window.setInterval(() => !document.hidden && isPending(current) && refresh(), REFRESH_MS);
 });
 
-/** The outcome of validation is what its author waits for: the page follows that, and stands still otherwise. */
+/** The outcome of validation and the first rating are what its author waits for: the page follows these, and stands still otherwise. */
 const refresh = paced(async () => {
   const newer = await get().catch((error: unknown) => {
     if (error instanceof LoadError) return current;
@@ -49,7 +50,14 @@ const refresh = paced(async () => {
 });
 
 function states(model: ModelPage | null): string {
-  return (model?.revisions ?? []).map((line) => `${line.env} ${line.revision} ${line.state}`).join();
+  const revisions = (model?.revisions ?? []).map((line) => `${line.env} ${line.revision} ${line.state}`);
+  const ranked = (model?.performance ?? []).map((each) => `${each.env} ${each.standing !== null}`);
+  return [...revisions, ...ranked].join();
+}
+
+/** Whether the next ratings of this environment may be its first. */
+function awaits(model: ModelPage | null, env: string | null): boolean {
+  return (model?.performance ?? []).some((each) => each.env === env && each.standing === null);
 }
 
 function isPending(model: ModelPage | null): boolean {
