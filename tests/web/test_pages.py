@@ -329,8 +329,10 @@ def test_the_page_of_a_model_that_is_checked_follows_in_place(visit: Callable[[s
         assert "is ranked once the ratings include its first games" in tab.texts("main")[0]
         arena.add_entry("bob/two")
         arena.play("ada/one", "bob/two", "win1", "draw")
+        assert tab.texts(".live.on") == ["Live"]
         arena.rate()
         tab.page.wait_for_selector(".facts dt:text-is('Rank')")
+        tab.page.wait_for_selector(".live", state="hidden")  # from now on the numbers stand still
         assert tab.page.evaluate("window.stayed") is True
         assert tab.complaints == []
     store.close()

@@ -21,8 +21,8 @@ const OLDER_MS = 30_000;
 export interface Shell {
   /** Where the page puts its content. */
   readonly content: HTMLElement;
-  /** The sign beside the navigation that events arrive. */
-  connected(on: boolean): void;
+  /** The sign beside the navigation that events arrive; null: what is shown does not follow them. */
+  connected(on: boolean | null): void;
 }
 
 /** Builds the frame of an arena's page. current: the entry of the navigation that leads here; null for pages below one. */
@@ -49,8 +49,8 @@ export function buildFrame(brandName: string, beside: Node, ...foot: (Node | str
   return {
     content,
     connected(on) {
-      live.hidden = false;
-      live.classList.toggle("on", on);
+      live.hidden = on === null;
+      live.classList.toggle("on", on === true);
       live.textContent = on ? "Live" : "Not live";
     },
   };

@@ -20,6 +20,7 @@ const REFRESH_MS = 10_000;
 /** Revisions whose ratings can be chosen. */
 const OFFERED = 6;
 let current: ModelPage | null = null;
+let arriving = false;
 
 const get = () => load<ModelPage>(path("models", ...repo.split("/")));
 const show = (model: ModelPage) => {
@@ -34,7 +35,10 @@ void fill(shell.content, async () => show(await get())).then((found) => {
       const ours = event.type === "entry" && event.repo === repo;
       if (ours || (event.type === "rating" && awaits(current, event.env))) refresh();
     },
-    (on) => shell.connected(on),
+    (on) => {
+      arriving = on;
+      sign();
+    },
     refresh,
   );
   window.setInterval(() => !document.hidden && isPending(current) && refresh(), REFRESH_MS);
@@ -47,7 +51,15 @@ const refresh = paced(async () => {
     throw error;
   });
   if (newer && states(newer) !== states(current)) await fill(shell.content, async () => show(newer));
+  sign();
 });
+
+/** A page whose numbers stand still does not call itself live. */
+function sign(): void {
+  const shown = current && chosenOf(current);
+  const waits = isPending(current) || shown?.standing === null;
+  shell.connected(waits ? arriving : null);
+}
 
 function states(model: ModelPage | null): string {
   const revisions = (model?.revisions ?? []).map((line) => `${line.env} ${line.revision} ${line.state}`);
@@ -64,9 +76,14 @@ function isPending(model: ModelPage | null): boolean {
   return (model?.revisions ?? []).some((revision) => revision.state === "pending");
 }
 
-function build(model: ModelPage): Node[] {
+/** In the environment that is shown. */
+function chosenOf(model: ModelPage): Performance | undefined {
   const asked = parameter("env");
-  const chosen = model.performance.find((each) => each.env === asked) ?? model.performance[0];
+  return model.performance.find((each) => each.env === asked) ?? model.performance[0];
+}
+
+function build(model: ModelPage): Node[] {
+  const chosen = chosenOf(model);
   const body = element("div", { class: "content-part" });
   if (chosen) body.append(...performance(model, chosen));
   return [title(model, chosen, body), ...validation(model), body, ...about(model)];
@@ -84,6 +101,7 @@ function title(model: ModelPage, chosen: Performance | undefined, body: HTMLElem
     const found = model.performance.find((each) => each.env === env);
     links.replaceChildren(...actions(model, found));
     if (found) body.replaceChildren(...performance(model, found));
+    sign();
   };
   const choice = environments.length > 1 ? [switcher("Environment", environments, chosen?.env ?? "", change)] : [];
   const head = heading(model.repo, "", element("div", { class: "bar" }, ...choice, links));
