@@ -605,6 +605,28 @@ def test_a_phone_shows_every_page_of_the_navigation_and_whole_links(visit: Calla
     assert tab.page.get_by_role("link", name="Play", exact=True).is_visible()
 
 
+def test_a_phone_shows_every_game_and_every_revision_that_can_be_chosen(
+    visit: Callable[[str], Tab], tmp_path: Path
+) -> None:
+    store = open_store(tmp_path)
+    arena = SyntheticArena(store)
+    for env in ("StrikersVsGoalie", "doom_duel"):
+        arena.add_entry("ada/one", file=env, env=env)
+    arena.add_entry("bob/two")
+    for k in range(6):
+        arena.add_entry("ada/one", file=f"revision {k}")
+        arena.play(f"revision {k}", "bob/two", "win1", "draw")
+    arena.rate()
+    with serving(make_app(store)) as address:
+        tab = visit(f"{address}/ada/one")
+        tab.page.set_viewport_size({"width": 360, "height": 844})
+        for label, choices in (("Environment", 3), ("Revision", 6)):
+            buttons = tab.page.get_by_role("group", name=label).get_by_role("button").all()
+            assert len(buttons) == choices
+            assert [b.inner_text() for b in buttons if (box := b.bounding_box())["x"] + box["width"] > 360] == []
+    store.close()
+
+
 def test_the_keyboard_reaches_the_content_at_once(visit: Callable[[str], Tab], site: str) -> None:
     tab = visit(site)
     tab.page.keyboard.press("Tab")
