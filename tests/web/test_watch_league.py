@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from palus.league.records import encoded, home, part
+from palus.league.records import SEEN, encoded, home, part
 from palus.store.depot import Depot
 from palus.types import FROZEN
 from palus.web.watch.app import Runs
@@ -51,6 +51,7 @@ def test_the_page_of_a_league_follows_its_book(tmp_path: Path, monkeypatch: pyte
     assert [(c.learner, c.behavior, c.step, c.max_steps) for c in page.learners] == [
         ("ada", "SoccerTwos", 1000, 3000), ("bob", "SoccerTwos", 500, 3000)]  # fmt: skip
     assert page.name == "cup" and page.game == "SoccerTwos" and page.state == "running"
+    assert page.heard_ms == 1_000_000_000_000  # when they told it, not when it was read
     tell(depot, "bob", 2, 3000, [["bob", "ada/0", 10.0, 10]])
     tell(depot, "ada", 2, 3000, [["ada", "bob/0", 1.0, 4]])
     folder.refresh()
@@ -72,6 +73,10 @@ def test_the_page_of_a_league_follows_its_book(tmp_path: Path, monkeypatch: pyte
     others = Stage(folder.folder, "SoccerTwos", {}).opponents()
     named = [(other.word, other.label) for other in others if other.word.startswith("snapshot")]
     assert named == [("snapshot-100001", "bob/1"), ("snapshot-1", "ada/1")]
+    alive = {"time": 1e9 + 7, "steps": {"0": 600}, "state": "training", "host": "lab", "pid": 1}
+    depot.replace(f"{home('bob')}/{SEEN}", encoded([alive]))
+    folder.refresh()
+    assert runs.look().runs[0].heard_ms == 1_000_000_007_000
 
 
 def test_the_page_of_a_league_shows_a_run_that_was_begun_anew_as_it_is_now(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from its book alone, wherever that lies."""
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -75,6 +76,10 @@ class LeagueFolder:
             step, done = min(run.step for run in runs.values()), all(run.step >= run.goal for run in runs.values())
             self._progress.append({"kind": "end", "step": step, "seconds": 0.0, "finished": done})
             self._over = True
+        heard = [run.last_seen for run in runs.values() if run.last_seen is not None]
+        if heard and self._progress.path.exists():  # written now, of what was told then
+            told_at = min(max(0.0, *heard), time.time())
+            os.utime(self._progress.path, (told_at, told_at))
 
     def _label(self, run: RunRecord, line: SummaryLine) -> str:
         several = len({told.learner for told in run.lines if isinstance(told, SummaryLine)}) > 1
