@@ -259,6 +259,23 @@ def test_a_new_model_and_new_matches_appear_without_a_reload(visit: Callable[[st
     store.close()
 
 
+def test_a_page_that_is_come_back_to_shows_what_is_now(visit: Callable[[str], Tab], tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    arena = SyntheticArena(store)
+    for repo in ("ada/one", "bob/two"):
+        arena.add_entry(repo)
+    arena.play("ada/one", "bob/two", "win1", "draw")
+    with serving(make_app(store, limits=WebLimits(fresh_s=0.0, keep_s=0.0, poll_s=0.05))) as address:
+        tab = visit(f"{address}/matrix")
+        tab.page.wait_for_selector("#log-end:has-text('It ends with match 2,')")
+        tab.open(f"{address}/no/such/address")
+        arena.play("ada/one", "bob/two", "win1", "draw")
+        tab.page.go_back()
+        tab.page.wait_for_selector("#log-end:has-text('It ends with match')")
+        assert "It ends with match 4," in tab.texts("#log-end")[0]
+    store.close()
+
+
 def test_an_answer_that_is_none_is_told(visit: Callable[[str], Tab], site: str) -> None:
     tab = visit(f"{site}/analytics")
     tab.page.route("**/leaderboard/*", lambda route: route.fulfill(body='{"rows": ['))

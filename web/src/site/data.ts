@@ -31,7 +31,9 @@ export function path(...parts: string[]): string {
 
 /** The JSON at a path such as `leaderboard/SoccerTwos`. Throws LoadError with a sentence for the reader. */
 export async function load<T>(where: string): Promise<T> {
-  return request(`${base}/${where}${isExport ? ".json" : ""}`, (response) => response.json() as Promise<T>);
+  // Going back, a browser would take the answer of back then out of its cache.
+  const options: RequestInit = isExport ? {} : { cache: "no-cache" };
+  return request(`${base}/${where}${isExport ? ".json" : ""}`, (response) => response.json() as Promise<T>, options);
 }
 
 export async function loadBytes(url: string): Promise<Uint8Array<ArrayBuffer>> {
