@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import json
+import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -575,6 +577,25 @@ def test_long_names_and_long_times_fit_their_pages(visit: Callable[[str], Tab], 
     store.close()
 
 
+def without_date(route: Any) -> None:
+    """An answer that does not say what time it is."""
+    answer = route.fetch()
+    route.fulfill(response=answer, headers={name: said for name, said in answer.headers.items() if name != "date"})
+
+
+@pytest.mark.parametrize("off_s", [-18_000, -1, 0, 1, 40_000_000])
+def test_times_are_told_by_the_clock_of_the_arena(visit: Callable[[str], Tab], tmp_path: Path, off_s: int) -> None:
+    store = open_store(tmp_path)
+    since_ms = round(1000 * time.time()) - 2 * 3_600_000
+    SyntheticArena(store).add_entry("ada/one", state="pending", checked_ms=since_ms)
+    with serving(make_app(store)) as address:
+        tab = visit(f"{address}/no/such/address")
+        tab.page.add_init_script(f"(now => {{ Date.now = () => now() + {1000 * off_s}; }})(Date.now)")
+        tab.open(f"{address}/status")
+        assert tab.texts("[aria-label='Models that are not ranked'] time") == ["2 hours ago"]
+    store.close()
+
+
 def test_times_grow_old_and_are_rounded_as_people_do(visit: Callable[[str], Tab], tmp_path: Path) -> None:
     store = open_store(tmp_path)
     arena = SyntheticArena(store)
@@ -586,6 +607,7 @@ def test_times_grow_old_and_are_rounded_as_people_do(visit: Callable[[str], Tab]
         now = START_MS + 85_200_000  # 23 hours and 40 minutes later
         faster = "(wait => { window.setInterval = (task, ms) => wait(task, ms / 300); })(window.setInterval);"
         tab.page.add_init_script(f"window.now = {now}; Date.now = () => window.now; {faster}")
+        tab.page.route(re.compile("/api/arena/(?!events)"), without_date)
         tab.open(address)
         lines = tab.texts("[aria-label='Newest matches'] tbody tr")
         assert all("1 min 0 s" in line for line in lines) and len(lines) == 2

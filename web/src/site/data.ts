@@ -1,4 +1,5 @@
 // Everything a page knows comes through here: the arena's JSON interface, or the files of a static export.
+import { setClock } from "./clock";
 
 const meta = (name: string) => document.querySelector<HTMLMetaElement>(`meta[name="palus-${name}"]`)?.content;
 const base = meta("data") ?? "/api/arena";
@@ -31,9 +32,15 @@ export function path(...parts: string[]): string {
 
 /** The JSON at a path such as `leaderboard/SoccerTwos`. Throws LoadError with a sentence for the reader. */
 export async function load<T>(where: string): Promise<T> {
+  const read = (response: Response) => response.json() as Promise<T>;
+  if (isExport) return request(`${base}/${where}.json`, read);
+  const askedMs = Date.now();
+  const told = (response: Response) => {
+    setClock(response.headers.get("date"), askedMs);
+    return read(response);
+  };
   // Going back, a browser would take the answer of back then out of its cache.
-  const options: RequestInit = isExport ? {} : { cache: "no-cache" };
-  return request(`${base}/${where}${isExport ? ".json" : ""}`, (response) => response.json() as Promise<T>, options);
+  return request(`${base}/${where}`, told, { cache: "no-cache" });
 }
 
 export async function loadBytes(url: string): Promise<Uint8Array<ArrayBuffer>> {

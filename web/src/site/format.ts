@@ -1,4 +1,5 @@
 // Numbers and times as people read them. Missing values are a dash.
+import { now } from "./clock";
 
 const DASH = "–";
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -76,7 +77,7 @@ const UNITS: readonly (readonly [unit: Intl.RelativeTimeFormatUnit, ms: number, 
 ];
 
 /** `3 hours ago`. */
-export function ago(ms: number | null, nowMs = Date.now()): string {
+export function ago(ms: number | null, nowMs = now()): string {
   if (ms === null) return DASH;
   const past = nowMs - ms;
   const whole = Math.round(past / 1000);
