@@ -480,6 +480,8 @@ def test_analytics_count_the_results_of_a_team(visit: Callable[[str], Tab], site
     tab = visit(f"{site}/analytics?team=ada/one")
     tab.page.wait_for_selector("h2:text('Results per day')")
     assert tab.texts(".facts dd")[:4] == ["18", "6", "0", "75.00 %"]
+    last = "[aria-label='Games of {}, newest first'] tr:first-child td:nth-last-child(2)"
+    assert tab.texts(last.format("ada/one")) == ["Watch"]
     held: list[Any] = []
     tab.page.route("**/bob/two", lambda route: held.append(route))
     for team in ("bob/two", "cy/three", "cy/nobody"):
@@ -491,6 +493,7 @@ def test_analytics_count_the_results_of_a_team(visit: Callable[[str], Tab], site
     with tab.page.expect_response("**/bob/two"):
         held[0].continue_()
     tab.page.wait_for_selector("a:text-is('Rating, opponents and play of cy/three')")
+    assert tab.texts(last.format("cy/three")) == ["Record"]  # nothing of it is kept to be watched
     tab.page.get_by_role("tab", name="Results").press("ArrowRight")
     assert tab.page.get_by_role("tab", name="Competition stats").get_attribute("aria-selected") == "true"
     tab.page.wait_for_selector("h2:text('Matches so far')")

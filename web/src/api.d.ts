@@ -953,6 +953,7 @@ export interface components {
             readonly result: "win" | "draw" | "loss";
             readonly opponent_owner: string;
             readonly opponent_model: string;
+            readonly has_replay: boolean;
         };
         /**
          * TeamLine

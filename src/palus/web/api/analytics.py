@@ -76,6 +76,7 @@ class TeamGame(Shape):
     result: Literal["win", "draw", "loss"]
     opponent_owner: str
     opponent_model: str
+    has_replay: bool
 
 
 class TeamDay(Shape):
@@ -186,4 +187,5 @@ def _game(log: LogColumns, row: int, points: float, number: int) -> TeamGame:
         result="win" if points == 1.0 else "loss" if points == 0.0 else "draw",
         opponent_owner=owner,
         opponent_model=name,
+        has_replay=log["has_replay"][row],
     )

@@ -3,8 +3,8 @@ import { element } from "../../page/dom";
 import { resultsPerDay } from "../charts/bars";
 import { load, path } from "../data";
 import { count, plural } from "../format";
-import { compareHref, matchLink, modelLink, parameter, writeParameters } from "../links";
-import { box, facts, field, outcome, timeAgo, type Content } from "../parts";
+import { compareHref, modelLink, parameter, writeParameters } from "../links";
+import { box, facts, field, outcome, timeAgo, watchLink, type Content } from "../parts";
 import { fill, placeholder } from "../shell";
 import type { Analytics, TeamGame, TeamResults } from "../../api";
 import { DataTable } from "../table";
@@ -90,8 +90,7 @@ function gamesBox(team: TeamResults, games: number, env: string): HTMLElement {
         },
         {
           name: "Match",
-          cell: (game) =>
-            element("a", { href: matchLink(game.match), "aria-label": `Watch match ${game.match}` }, "Watch"),
+          cell: (game) => watchLink({ id: game.match, has_replay: game.has_replay }),
         },
         { name: "Compare", optional: true, cell: (game) => compare(team.team, game, env) },
       ],
