@@ -336,12 +336,14 @@ def test_status_goes_on_while_a_reader_is_in_a_table(visit: Callable[[str], Tab]
 def test_the_page_of_a_model_that_is_checked_follows_in_place(visit: Callable[[str], Tab], tmp_path: Path) -> None:
     store = open_store(tmp_path)
     arena = SyntheticArena(store)
-    arena.add_entry("ada/one", state="pending")
+    arena.push_card("ada/one", "# Pushed")
     with serving(make_app(store, limits=WebLimits(fresh_s=0.0, poll_s=0.05))) as address:
         tab = visit(f"{address}/ada/one")
         tab.page.wait_for_selector(".live.on")
-        assert "waits to be checked" in tab.texts("[aria-label='Validation']")[0]
+        assert "If that was done just now" in tab.texts("[aria-label='Validation']")[0]
         tab.page.evaluate("window.stayed = true")
+        arena.add_entry("ada/one", state="pending")
+        tab.page.wait_for_selector("[aria-label='Validation']:has-text('waits to be checked')")
         with store.write() as connection:
             connection.execute(update(entries).values(state="accepted", checked_ms=START_MS + 9))
         tab.page.wait_for_selector("main:not(:has([aria-label='Validation'])) h1")

@@ -57,7 +57,7 @@ const refresh = paced(async () => {
 /** A page whose numbers stand still does not call itself live. */
 function sign(): void {
   const shown = current && chosenOf(current);
-  const waits = isPending(current) || shown?.standing === null;
+  const waits = !current?.revisions.length || isPending(current) || shown?.standing === null;
   shell.connected(waits ? arriving : null);
 }
 
@@ -147,6 +147,7 @@ function noRevision(): HTMLElement {
     element("strong", {}, "No model of this repository plays here"),
     element("p", {}, "A repository takes part when it holds a model for every behavior of a game, named after it."),
     element("p", {}, "What to do: push the folder of a run with palus push, which names and tags what it pushes."),
+    element("p", {}, "If that was done just now: the arena looks for new models every few seconds, and this page follows."),
   ];
   return element("section", { class: "verdict wait", "aria-label": "Validation" }, ...lines);
 }
