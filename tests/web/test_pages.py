@@ -269,12 +269,12 @@ def test_a_page_that_is_come_back_to_shows_what_is_now(visit: Callable[[str], Ta
     arena.play("ada/one", "bob/two", "win1", "draw")
     with serving(make_app(store, limits=WebLimits(fresh_s=0.0, keep_s=0.0, poll_s=0.05))) as address:
         tab = visit(f"{address}/matrix")
-        tab.page.wait_for_selector("#log-end:has-text('It ends with match 2,')")
+        tab.page.wait_for_selector("#log-end:has-text('it ended with match 2,')")
         tab.open(f"{address}/no/such/address")
         arena.play("ada/one", "bob/two", "win1", "draw")
         tab.page.go_back()
-        tab.page.wait_for_selector("#log-end:has-text('It ends with match')")
-        assert "It ends with match 4," in tab.texts("#log-end")[0]
+        tab.page.wait_for_selector("#log-end:has-text('it ended with match')")
+        assert "it ended with match 4," in tab.texts("#log-end")[0]
     store.close()
 
 
@@ -329,6 +329,9 @@ def test_status_goes_on_while_a_reader_is_in_a_table(visit: Callable[[str], Tab]
         arena.add_entry("ada/one", state="pending")
         tab.page.wait_for_selector("[aria-label='Models that are not ranked'] a:text-is('one')")
         assert tab.page.evaluate("document.activeElement.textContent") == "refused"
+        arena.play("ada/one", "bob/two", "win1", "draw")
+        tab.page.wait_for_selector(".note:has-text('Match 2 ends the log')")
+        assert "When this page was opened it ended with match 0," in tab.texts("#log-end")[0]
         assert tab.complaints == []
     store.close()
 

@@ -125,7 +125,8 @@ function logEnd(): HTMLElement {
   const end = element("span", { id: "log-end" });
   void load<Head>("head").then(
     (head) => {
-      end.append(` It ends with match ${head.seq}, hash `, element("code", {}, head.hash), ".");
+      const words = isExport ? "It ends" : "When this page was opened it ended"; // the log and what is shown of it go on
+      end.append(` ${words} with match ${head.seq}, hash `, element("code", {}, head.hash), ".");
       if (head.annulled) end.append(` Struck out: ${head.annulled}.`);
     },
     () => undefined, // the page itself says what is wrong
