@@ -282,7 +282,7 @@ def test_an_answer_that_is_none_is_told(visit: Callable[[str], Tab], site: str) 
     tab = visit(f"{site}/analytics")
     tab.page.route("**/leaderboard/*", lambda route: route.fulfill(body='{"rows": ['))
     tab.open(site)
-    assert tab.texts("[role=alert] p") == ["The answer broke off, or is not the arena's. Try again in a moment."]
+    assert tab.texts("[role=alert] p") == ["The answer broke off, or is not palus's. Try again in a moment."]
     assert tab.complaints == []
 
 

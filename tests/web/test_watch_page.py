@@ -330,6 +330,10 @@ def test_the_next_match_takes_the_place_of_the_one_before(client: TestClient, br
         page.wait_for_selector("option[value='snapshot-5']", state="attached")  # the next look
         assert page.evaluate("document.activeElement.textContent") == "Watch now"
         assert tab.complaints == []
+        page.route("**/match?against=itself", lambda route: route.abort())
+        button.press("Enter")
+        words = "palus watch does not answer. Is it running? Try again in a moment."
+        page.wait_for_selector(f"[role=status]:text-is('{words}')")
 
 
 @needs_browser

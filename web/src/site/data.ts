@@ -7,6 +7,9 @@ const base = meta("data") ?? "/api/arena";
 /** A static export has files where the arena has an interface: nothing is live, nothing can be asked that is not there. */
 export const isExport = !base.startsWith("/api/");
 
+/** Who answers, as a sentence begins with it. */
+const host = base === "/api/watch" ? "palus watch" : "The arena";
+
 /** By environment, the models that an export holds comparisons of. */
 const compared = JSON.parse(meta("compared") ?? "{}") as Partial<Record<string, readonly string[]>>;
 
@@ -68,7 +71,7 @@ async function request<T>(url: string, read: (response: Response) => Promise<T>,
     response = await fetch(url, options);
     if (response.ok) return await read(response);
   } catch {
-    const fault = response ? "The answer broke off, or is not the arena's." : "The arena does not answer. Is it running?";
+    const fault = response ? "The answer broke off, or is not palus's." : `${host} does not answer. Is it running?`;
     throw new LoadError(`${fault} Try again in a moment.`, 0);
   }
   throw new LoadError(await faultOf(response), response.status);
@@ -76,7 +79,7 @@ async function request<T>(url: string, read: (response: Response) => Promise<T>,
 
 async function faultOf(response: Response): Promise<string> {
   if (isExport && response.status === 404) return "This copy of the arena does not hold that page.";
-  const fallback = `The arena answered with status ${response.status}.`;
+  const fallback = `${host} answered with status ${response.status}.`;
   try {
     const body: unknown = await response.json();
     const fault = typeof body === "object" && body !== null && "error" in body ? body.error : null;
