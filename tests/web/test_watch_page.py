@@ -136,7 +136,9 @@ def test_the_league_file_is_read_and_what_is_in_it_has_a_name(tmp_path: Path) ->
     }
     (tmp_path / "league").mkdir()
     (tmp_path / "league" / "league.json").write_text(json.dumps(league))
-    found = Runs([tmp_path]).look().runs[0].league
+    (run,) = Runs([tmp_path]).look().runs
+    assert [learner.step for learner in run.learners] == [900]  # it ended before its first summary
+    found = run.league
     assert found is not None
     assert [(policy.kind, policy.label) for policy in found.policies] == [
         ("learner", "SoccerTwos exploiter"),

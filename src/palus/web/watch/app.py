@@ -81,14 +81,15 @@ class Runs:
         game, options, max_steps = self._facts(number)
         stage = Stage(folder, game, options)
         curves = figures.curves(max_steps, time.time())
+        league = read_league(folder, curves)
         return WatchedRun.like(
             figures,
             number=number,
             name=folder.name if sum(other.name == folder.name for other in self._folders) == 1 else str(folder),
             game=game,
             left_s=slowest(curves) if figures.state == "running" else None,
-            learners=curves,
-            league=read_league(folder, curves),
+            learners=[_as_saved(one, league) for one in curves],
+            league=league,
             opponents=stage.opponents(),
             no_match=stage.refusal,
         )
@@ -103,6 +104,12 @@ class Runs:
         except PalusError:
             return None, {}, {}
         return run.env_id, run.palus.env_options, {name: own.max_steps for name, own in run.behaviors.items()}
+
+
+def _as_saved(curves: Curves, league: LeagueView | None) -> Curves:
+    """A learner whose last checkpoint came after its last summary, or before its first, has made the steps of that."""
+    saved = [policy.step or 0 for policy in (league.policies if league else ()) if policy.id == curves.policy]
+    return curves.model_copy(update={"step": max(curves.step, *saved, 0)})
 
 
 def make_watch_router(runs: Runs) -> APIRouter:
