@@ -202,6 +202,23 @@ def test_models_that_are_not_ranked_are_listed_found_and_explained(visit: Callab
     assert tab.complaints == []
 
 
+def test_a_refusal_says_of_which_game_it_is(visit: Callable[[str], Tab], tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    arena = SyntheticArena(store)
+    for repo in ("ada/one", "bob/two"):
+        arena.add_entry(repo)
+    why = {"code": "external_data", "sentence": "Tensor w lies in w.bin.", "remedy": "Export it into the file."}
+    arena.add_entry("ada/one", file="strikers", env="StrikersVsGoalie", state="refused", **why)
+    arena.play("ada/one", "bob/two", "win1", "draw")
+    arena.rate()
+    with serving(make_app(store)) as address:
+        tab = visit(f"{address}/ada/one")
+        (said,) = tab.texts("[aria-label^='Validation'] strong")
+        assert said.startswith("Revision ") and said.endswith(" was refused in StrikersVsGoalie")
+        assert "Rank" in tab.texts(".facts dt")
+    store.close()
+
+
 def test_pages_say_what_plays_and_under_which_name(visit: Callable[[str], Tab], site: str) -> None:
     tab = visit(f"{site}/gus/words")
     assert tab.texts("[aria-label='Validation'] strong") == ["No model of this repository plays here"]

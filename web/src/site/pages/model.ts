@@ -119,26 +119,38 @@ function actions(model: ModelPage, shown: Performance | undefined): HTMLElement[
   return [compare, element("a", { class: "button primary", href: pageLink("room", seat) }, "Play against it")];
 }
 
-/** The outcome for the newest revision; nothing when it is accepted and ranked. */
+/** The outcome for the newest revision of each environment; nothing where it is accepted. */
 function validation(model: ModelPage): HTMLElement[] {
-  const newest = model.revisions[0];
-  if (!newest) return [noRevision()];
+  if (!model.revisions.length) return [noRevision()];
+  const newest = model.performance.flatMap(({ env }) => newestIn(model, env) ?? []);
+  return newest.flatMap((line) => outcomeOf(line, newest.length > 1 ? ` in ${line.env}` : ""));
+}
+
+function newestIn(model: ModelPage, env: string): Revision | undefined {
+  return model.revisions.find((line) => line.env === env);
+}
+
+/** where: words for the environment, where there are several. */
+function outcomeOf(newest: Revision, where: string): HTMLElement[] {
   if (newest.state === "accepted") return [];
+  const name = `Revision ${short(newest.revision)}`;
+  const verdict = (kind: string, ...lines: HTMLElement[]) => [
+    element("section", { class: `verdict ${kind}`, "aria-label": `Validation${where}` }, ...lines),
+  ];
   if (newest.refusal) {
     const { code, sentence, remedy } = newest.refusal;
     const waits = newest.state === "waiting";
-    const lines = [
-      element("strong", {}, `Revision ${short(newest.revision)} ${waits ? "waits" : "was refused"}`),
+    return verdict(
+      waits ? "wait" : "bad",
+      element("strong", {}, `${name} ${waits ? "waits" : "was refused"}${where}`),
       element("p", {}, sentence),
       element("p", {}, "What to do: ", remedy),
       element("p", { class: "dim" }, "Code ", element("code", {}, code)),
-    ];
-    return [element("section", { class: `verdict ${waits ? "wait" : "bad"}`, "aria-label": "Validation" }, ...lines)];
+    );
   }
   const words = newest.state === "pending" ? "waits to be checked" : "was withdrawn";
   const text = newest.state === "pending" ? "It is checked as soon as a worker is free; this page follows." : "";
-  const lines = [element("strong", {}, `Revision ${short(newest.revision)} ${words}`), element("p", {}, text)];
-  return [element("section", { class: "verdict wait", "aria-label": "Validation" }, ...lines)];
+  return verdict("wait", element("strong", {}, `${name} ${words}${where}`), element("p", {}, text));
 }
 
 /** Of a repository that the arena does not take for a player. */
@@ -154,7 +166,7 @@ function noRevision(): HTMLElement {
 
 function performance(model: ModelPage, shown: Performance): HTMLElement[] {
   const standing = [...samePlayer(shown), shown.standing ? standingFacts(shown.standing) : unranked(shown.why_unranked)];
-  const explained = Boolean(model.revisions[0]?.refusal);
+  const explained = Boolean(newestIn(model, shown.env)?.refusal);
   if (!shown.recent.length && !shown.history.length) return explained ? [] : standing;
   const wide = element("div", { class: "columns" }, ratingBox(shown), againstBox(shown.by_strength));
   const sides = sidesBox(shown);
