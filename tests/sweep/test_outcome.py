@@ -65,6 +65,14 @@ def test_who_is_best_and_how_far_the_others_came() -> None:
     assert {own.number for own in outcome.best_trials(both)} == {0, 1}
 
 
+def test_of_equals_the_curves_show_the_one_that_the_table_calls_best() -> None:
+    made = study(*(trial(1e-3, epochs, 1.0, curve={"20": 1.0}) for epochs in (4, 5, 6)))
+    assert [row.number for row in outcome.rows(made, PLAN) if row.best] == [0]
+    legend = outcome._pictures(made, PLAN, 0)["curves"].axes[0].get_legend()
+    assert legend is not None
+    assert [text.get_text().partition(":")[0] for text in legend.get_texts()] == ["trial 0"]
+
+
 def test_important_is_what_decides_whether_a_trial_is_good_and_it_stands_first() -> None:
     """Good are all of the lowest rate, bad those of the others that have most epochs."""
     made = study(

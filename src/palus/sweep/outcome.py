@@ -148,7 +148,8 @@ def _curves(trials: Sequence[FrozenTrial], plan: Plan, n: int) -> Figure:
     figure = Figure((8, 4.5), layout="constrained")
     axes = figure.add_subplot(xlabel="% of the budget", ylabel=str(plan.objectives[n]))
     ends = [(points[-1][1], trial, points) for trial in trials if (points := _curve(trial, str(plan.objectives[n])))]
-    ends.sort(key=lambda end: (end[1].state == TrialState.COMPLETE, end[0]))
+    # Of equals the first is the best, as in the table.
+    ends.sort(key=lambda end: (end[1].state == TrialState.COMPLETE, end[0], -end[1].number))
     for rank, (_, trial, points) in enumerate(ends, 1):
         is_best = rank == len(ends)
         axes.plot(
