@@ -295,6 +295,17 @@ def test_a_page_that_is_come_back_to_shows_what_is_now(visit: Callable[[str], Ta
     store.close()
 
 
+def test_a_link_to_a_game_that_is_not_played_says_so(visit: Callable[[str], Tab], site: str) -> None:
+    tab = visit(site)
+    for page in ("/", "/matrix", "/compare", "/analytics"):
+        for env, label in (("Gone", "Environment: Gone is not played here"), (ENV, "Environment")):
+            tab.open(f"{site}{page}?env={env}")
+            field = tab.page.locator("label:has-text('Environment')")
+            assert field.evaluate("label => label.firstChild.textContent") == label
+            assert field.get_by_role("combobox").input_value() == ENV
+    assert tab.complaints == []
+
+
 def test_an_answer_that_is_none_is_told(visit: Callable[[str], Tab], site: str) -> None:
     tab = visit(f"{site}/analytics")
     tab.page.route("**/leaderboard/*", lambda route: route.fulfill(body='{"rows": ['))

@@ -167,7 +167,9 @@ export function environmentField(all: readonly Environment[], env: string, ...bu
     writeParameters({ env: value, ...Object.fromEntries(but.map((name) => [name, null])) });
     location.reload();
   };
-  return field("Environment", select(options, env, change));
+  const asked = parameter("env");
+  const missing = asked !== null && asked !== env ? `: ${asked} is not played here` : "";
+  return field(`Environment${missing}`, select(options, env, change));
 }
 
 export function tallyText(games: number, share: number): string {
