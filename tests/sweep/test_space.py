@@ -135,7 +135,6 @@ behaviors.MenuToy.reward_signals.extrinsic: {{choice: [{{gamma: 0.9}}, {{gamma: 
     assert (behavior.hyperparameters.learning_rate, behavior.hyperparameters.beta_schedule) == (1e-05, "linear")
     assert behavior.reward_signals.extrinsic.gamma == 0.9
     assert (run.env_settings.seed, run.checkpoint_settings.run_id, behavior.summary_freq) == (2, "seed-2", 200)
-    assert own.present() is None  # the file's gamma is 0.99 with strength and network, which is no choice here
     assert Plan.of_json(own.to_json()) == own
 
 
@@ -191,6 +190,10 @@ def test_the_file_s_own_values_are_the_first_trial_where_the_space_holds_them(tm
     assert plan(tmp_path, powers).present() == {f"{KEY}.learning_rate": 3e-4}
     layers = "behaviors.MenuToy.network_settings.decoder_layers"
     assert plan(tmp_path, f"{layers}: {{choice: [[8], []]}}\n").present() == {layers: "[]"}
+    signal = "behaviors.MenuToy.reward_signals.extrinsic"
+    gammas = f"{signal}: {{choice: [{{gamma: 0.9}}, {{gamma: 0.99}}]}}\n"
+    assert plan(tmp_path, gammas).present() == {signal: '{"gamma": 0.99}'}, "the file leaves the whole section out"
+    assert plan(tmp_path, gammas.replace("gamma: 0.99", "gamma: 0.99, strength: 2")).present() is None
     foreign = replace(plan(tmp_path, powers), tree={**RUN, "palus": {"env": "of_one_s_own:game"}})
     assert foreign.present() == {f"{KEY}.learning_rate": 3e-4}, "whose code the command line trusts"
     for ends in ("[3e-4, 1e-2]", "[1e-6, 3e-4]"):  # both ends included

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,15 +100,23 @@ class Plan:
         """Labels of the values that the run file has itself; None where it lies outside of the space."""
         tree, labels = plain(load_run(self._source)), dict[str, Any]()
         for dimension in self.space:
-            value: Any = tree
-            for word in dimension.path.split("."):
-                value = value.get(word) if isinstance(value, dict) else None
+            value = _at(tree, dimension.path)
             if isinstance(value, dict | list):
-                value = json.dumps(value)
+                value = self._label_of(dimension, value)
             if not dimension.holds(value):
                 return None
             labels[dimension.path] = value
         return labels
+
+    def _label_of(self, dimension: Dimension, value: object) -> str:
+        """The choice that makes a section or a list what it is in the file, whose defaults it need not spell out."""
+        for label, choice in dimension.labels.items() if dimension.kind == "choice" else ():
+            if isinstance(choice, dict | list):
+                with suppress(ConfigError):  # right only beside values of other dimensions
+                    run = load_run(self._source, [dimension.override(label)])
+                    if _at(plain(run), dimension.path) == value:
+                        return str(label)
+        return json.dumps(value)
 
     def best_file(self, labels: Mapping[str, Any], run_id: str, comment: str) -> str:
         """The run file with these values, for `palus train`: as long as the file itself trains."""
@@ -120,6 +129,13 @@ class Plan:
         steps = behavior.max_steps if self.steps is None or not behavior.max_steps else self.steps
         often = min(behavior.summary_freq, max(1, steps // MARKS))
         return behavior.changed(max_steps=steps, summary_freq=often)
+
+
+def _at(tree: object, path: str) -> object:
+    """What stands there in a run file; None without."""
+    for word in path.split("."):
+        tree = tree.get(word) if isinstance(tree, dict) else None
+    return tree
 
 
 def make_plan(
