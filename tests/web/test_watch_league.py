@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from palus.cli.live import _league_folder
 from palus.league.records import SEEN, encoded, home, part
 from palus.store.depot import Depot
 from palus.types import FROZEN
@@ -125,6 +128,26 @@ def test_a_name_that_is_half_of_a_character_hides_nothing_of_a_league(tmp_path: 
     page = json.loads(runs.look().model_dump_json())["runs"][0]
     assert {"ada", "bob"} <= {curves["learner"] for curves in page["learners"]}
     assert {"ada/0", "bob/0"} <= {policy["label"] for policy in page["league"]["policies"]}
+
+
+@pytest.mark.parametrize("place", ["..", ".", "../../cup/", "file://{}/cup/.."])
+def test_a_league_is_written_beside_nothing_else_however_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    begun(tmp_path)
+    here = tmp_path / "cup" if place == "." else tmp_path / "cup" / "ada"
+    here.mkdir(exist_ok=True)
+    if "://" in place:
+        (tmp_path / "book").symlink_to(tmp_path / "cup" / "book")
+    precious = tmp_path / "temp" / "mine" / "snapshots" / "snapshot-00000.npz"
+    precious.parent.mkdir(parents=True)
+    precious.write_bytes(WEIGHTS)
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
+    with _league_folder(place.format(tmp_path), threading.Event()) as folder:
+        assert folder.name == ("league" if "://" in place else "cup")
+        assert folder.parent.parent == tmp_path / "temp" and (folder / "league" / "league.json").is_file()
+    assert [path for path in (tmp_path / "temp").rglob("*") if path.is_file()] == [precious]
 
 
 @pytest.mark.parametrize("policy", [64, 1 << 53])

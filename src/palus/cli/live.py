@@ -78,7 +78,8 @@ def _league_folder(place: str, stop: threading.Event) -> Iterator[Path]:
     from palus.web.watch.of_book import LeagueFolder
 
     with tempfile.TemporaryDirectory(prefix="palus-watch-") as home:
-        folder = Path(home) / place.rstrip("/").rpartition("/")[2]
+        name = place.rstrip("/").rpartition("/")[2] if "://" in place else Path(place).resolve().name
+        folder = Path(home) / (name if name.strip(".") else "league")  # ".." would be the folder of all such folders
         league = LeagueFolder(place, folder)
         league.refresh()
         if not league.record.runs:
