@@ -22,7 +22,9 @@ from palus.web.watch.of_book import LeagueFolder
 WEIGHTS = b"the weights"
 
 
-def tell(depot: Depot, run: str, number: int, step: int, rows: list[list[Any]], snapshots: int = 1) -> None:
+def tell(
+    depot: Depot, run: str, number: int, step: int, rows: list[list[Any]], snapshots: int = 1, goal: int = 3000
+) -> None:
     """One part of a run's book: results, then a snapshot, a summary and the checkpoint."""
     kept = depot.put(f"{home(run)}/files", WEIGHTS)
     first = (number - 1) * snapshots
@@ -33,7 +35,7 @@ def tell(depot: Depot, run: str, number: int, step: int, rows: list[list[Any]], 
               for k in range(first, first + snapshots)]  # fmt: skip
     lines += [{"kind": "summary", "learner": "SoccerTwos", "policy": 0, "behavior": "SoccerTwos", "step": step,
                "seconds": step / 100, "values": {"Self-play/ELO": 1200.0 + step}}]  # fmt: skip
-    lines += [{"kind": "checkpoint", "steps": {"0": step}, "max_steps": {"0": 3000}, "matches": 0, "window": 10}]
+    lines += [{"kind": "checkpoint", "steps": {"0": step}, "max_steps": {"0": goal}, "matches": 0, "window": 10}]
     depot.create(part(run, number), encoded([*lines, {"kind": "files", "time": 1e9, "files": None}]))
 
 
@@ -80,6 +82,15 @@ def test_the_page_of_a_league_follows_its_book(tmp_path: Path, monkeypatch: pyte
     depot.replace(f"{home('bob')}/{SEEN}", encoded([alive]))
     folder.refresh()
     assert runs.look().runs[0].heard_ms == 1_000_000_007_000
+
+
+def test_runs_of_a_league_that_train_for_different_lengths_have_each_their_own(tmp_path: Path) -> None:
+    depot, folder, runs = begun(tmp_path)
+    tell(depot, "cid", 1, 500, [], goal=600)
+    folder.refresh()
+    (page,) = runs.look().runs
+    assert [(c.learner, c.max_steps, c.left_s) for c in page.learners] == [
+        ("ada", 3000, 20.0), ("bob", 3000, 25.0), ("cid", 600, 1.0)]  # fmt: skip
 
 
 def test_the_page_of_a_league_shows_a_run_that_was_begun_anew_as_it_is_now(tmp_path: Path) -> None:

@@ -136,11 +136,14 @@ class Figures:
                 self.state = "finished" if end.finished else "stopped"
 
     def curves(self, max_steps: Mapping[str, int], now_s: float) -> list[Curves]:
-        """Of every learner. max_steps: by behavior; now_s: Unix time."""
+        """Of every learner. max_steps: by behavior, or by learner where those of one differ; now_s: Unix time."""
         opening, ends_in_s = self.opening, None
         if opening is not None and opening.max_minutes and opening.started:
             ends_in_s = opening.started + 60.0 * opening.max_minutes - now_s
-        return [series.curves(max_steps.get(series.behavior), ends_in_s) for series in self._series.values()]
+        return [
+            series.curves(max_steps.get(series.learner, max_steps.get(series.behavior)), ends_in_s)
+            for series in self._series.values()
+        ]
 
     def _read_events(self) -> None:
         """What TensorBoard's files hold, read anew when they have grown."""

@@ -55,16 +55,16 @@ class LeagueFolder:
 
     def _tell_progress(self) -> None:
         runs = self.record.runs
-        learners = [[self._label(run, line), self._learner(name, line.policy), line.behavior]
-                    for name, run in runs.items() for line in _first_summaries(run)]  # fmt: skip
+        told = [(name, run, line) for name, run in runs.items() for line in _first_summaries(run)]
+        learners = [
+            [self._label(run, line), self._learner(name, line.policy), line.behavior] for name, run, line in told
+        ]
         over = bool(runs) and all(run.state(time.time()) in ("finished", "stopped") for run in runs.values())
         opening = next((line for run in runs.values() for line in run.lines if isinstance(line, SessionLine)), None)
         if opening is not None and (learners != self._learners or (self._over and not over)):
-            self._progress.append({
-                **opening.model_dump(), "run_id": self.folder.name, "learners": learners, "max_minutes": 0,
-                "max_steps": {behavior: max(run.max_steps.values(), default=0) for run in runs.values()
-                              for _, _, behavior in learners},
-            })  # fmt: skip
+            goals = {self._label(run, line): run.max_steps.get(str(line.policy), 0) for _, run, line in told}
+            self._progress.append({**opening.model_dump(), "run_id": self.folder.name, "learners": learners,
+                                   "max_minutes": 0, "max_steps": goals})  # fmt: skip
             self._learners, self._over = learners, False
         for name, run in runs.items():
             for line in run.lines[self._shown.get(name, 0) :]:
