@@ -38,6 +38,14 @@ def test_a_mark_is_the_mean_of_its_part_and_what_is_missing_stands_as_it_was() -
     assert (found[3], found[4], found[MARKS]) == (2.0, 5.0, 5.0)
 
 
+def test_the_true_objective_of_a_game_without_a_score_is_its_reward() -> None:
+    group = {"Environment/Cumulative Reward": 1.0, "Environment/Group Cumulative Reward": 2.0}
+    lines = [RUN, rewards(20, 1, 1.0), said(150, 2, group), rewards(310, 3, None), said(390, 4, {})]
+    assert curve(lines, Objective("true_objective"), 0) == {1: 1.0, 2: 3.0, 3: 3.0}
+    scored = said(20, 1, {"Environment/Cumulative Reward": 1.0, "Environment/True Objective": 5.0})
+    assert curve([RUN, scored, rewards(150, 2, None)], Objective("true_objective"), 0) == {1: 5.0}
+
+
 def test_by_minutes_it_is_the_time_that_counts() -> None:
     lines = [RUN, rewards(20, 1, 1.0), rewards(40, 31, 3.0)]
     assert curve(lines, Objective("reward"), minutes=1) == dict.fromkeys(range(1, 11), 1.0)

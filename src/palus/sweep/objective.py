@@ -68,8 +68,11 @@ class Objective:
 
     def values(self, line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
         """Series and value of each number in a line of progress that it looks at."""
-        tag = TAGS[self.name]
-        for name, value in line["values"].items():
+        tag, told = TAGS[self.name], line["values"]
+        if self.name == "true_objective" and tag not in told:  # of a game that has none it is the reward
+            paid = [told[own] for own in (TAGS["reward"], TAGS["group_reward"]) if told.get(own) is not None]
+            told = {tag: sum(paid)} if paid else {}
+        for name, value in told.items():
             if self.name == "win_rate":
                 is_meant = name.startswith(tag) and self.which in ("", name.removeprefix(tag))
             else:
