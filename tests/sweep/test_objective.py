@@ -39,7 +39,7 @@ def test_a_mark_is_the_mean_of_its_part_and_what_is_missing_stands_as_it_was() -
 
 
 def test_the_true_objective_of_a_game_without_a_score_is_its_reward() -> None:
-    group = {"Environment/Cumulative Reward": 1.0, "Environment/Group Cumulative Reward": 2.0}
+    group: dict[str, float | None] = {"Environment/Cumulative Reward": 1.0, "Environment/Group Cumulative Reward": 2.0}
     lines = [RUN, rewards(20, 1, 1.0), said(150, 2, group), rewards(310, 3, None), said(390, 4, {})]
     assert curve(lines, Objective("true_objective"), 0) == {1: 1.0, 2: 3.0, 3: 3.0}
     scored = said(20, 1, {"Environment/Cumulative Reward": 1.0, "Environment/True Objective": 5.0})
@@ -102,6 +102,16 @@ def test_behaviors_and_opponents_count_alike_or_one_of_them_alone() -> None:
     assert curve(shares, Objective.of("win_rate"), 0) == {1: pytest.approx(0.7)}
     assert curve(shares, Objective.of("win_rate:bot"), 0) == {1: 0.5}
     assert curve(shares, Objective.of("elo"), 0) == {}
+
+
+def test_only_who_learns_from_groups_tells_what_they_were_paid(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(json.dumps({"behaviors": {"SoccerTwos": {"trainer_type": "ppo"}}}))
+    ppo = completed(load_run(tmp_path / "run.yaml"))
+    assert Objective("group_reward").fault(ppo) == (
+        "objective group_reward: takes poca; others count what a group is paid as reward: choose that"
+    )
+    poca = completed(load_run(tmp_path / "run.yaml", ["behaviors.SoccerTwos.trainer_type=poca"]))
+    assert Objective("group_reward").fault(poca) is None
 
 
 def test_behaviors_that_default_settings_stand_in_for_are_judged_and_report_like_the_others(tmp_path: Path) -> None:

@@ -59,9 +59,11 @@ class Objective:
         else:
             later = run.default_settings if run.talks else None  # of behaviors that are known when they appear
             known = [] if later is not None else list(run.behaviors)
-            playing = [own for own in (*run.behaviors.values(), later) if own is not None and own.self_play]
-            if self.name in ("rating", "elo") and not playing:
+            own = [behavior for behavior in (*run.behaviors.values(), later) if behavior is not None]
+            if self.name in ("rating", "elo") and not any(behavior.self_play for behavior in own):
                 return f"objective {self}: takes self_play, which no behavior of the run has; choose reward"
+            if self.name == "group_reward" and not any(behavior.learns_from_groups for behavior in own):
+                return f"objective {self}: takes poca; others count what a group is paid as reward: choose that"
         if self.which and known and self.which not in known:
             return f"objective {self}: there is no {self.which}; expected {' or '.join(known)}"
         return None
