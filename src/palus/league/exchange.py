@@ -206,7 +206,8 @@ class Exchange:
             wait(self._greeting, FAREWELL_S)
         if not all(greeting.done() for greeting in self._greeting):
             return
-        if self._greeted_steps and (state == "training" or self._speed is None):  # the end of a run is no speed
+        went_on = 0 < self._greeted_steps < total
+        if went_on and (state == "training" or self._speed is None):  # the end of a run is no speed
             self._speed = (total - self._greeted_steps) / (now - self._greeted)
         self._greeted, self._greeted_steps = now, total
         line = {
