@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -231,3 +232,12 @@ def test_from_the_command_to_the_card(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "probe.json is about another model" in run("push", "results/other", "ada/other", *options)
     assert "Exploitability" not in (pool / "ada" / "other" / "README.md").read_text()
     assert not list((pool / "ada" / "other").glob("probe*"))
+
+
+def test_a_response_is_not_watched_by_duels_that_take_longer_than_its_budget(tmp_path: Path) -> None:
+    run, spec = load_run(run_file(tmp_path, RPS, env=RPS)), GameSource(RPS).spec
+    rival = find_rival(str(mixture(tmp_path / "third", np.full(3, 1 / 3))), spec)
+    own = response_run(run, spec, RPS, rival, Budget(8000)).palus
+    assert (own.baselines, own.baseline_interval) == ((rival.word,), 4000)
+    duel = response_run(run, dataclasses.replace(spec, env_id="doom_duel"), RPS, rival, Budget(8000)).palus
+    assert (duel.baselines, duel.baseline_interval) == ((), 0)

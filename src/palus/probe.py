@@ -26,6 +26,7 @@ from palus.config import RunFile
 from palus.config.environment import Curriculum, EnvironmentParameter
 from palus.config.league import LeagueSettings
 from palus.config.trainer import SelfPlay
+from palus.envs import arena_games
 from palus.errors import CheckpointError, ConfigError, EnvError, ModelError
 from palus.export.policy_file import FILES, PolicyFile, read_policy
 from palus.files import digest_of, write_bytes
@@ -218,7 +219,8 @@ def response_run(run: RunFile, spec: GameSpec, behavior: str, rival: Rival, budg
         lone = {"population": None} if hasattr(own, "population") else {}
         behaviors[name] = own.changed(max_steps=limit, self_play=play, init_path=None, **lone)
     league = LeagueSettings(opponents="members", members=(rival.word,), landmarks=SNAPSHOTS)
-    watched = len(spec.behaviors) == 1
+    game = arena_games().get(spec.env_id)
+    watched = len(spec.behaviors) == 1 and not (game and game.filmed)  # a duel takes a minute, and there are a hundred
     palus = {
         "league": league,
         "max_minutes": budget.minutes,
