@@ -2,7 +2,7 @@
 would have them: nothing here knows palus.
 
 The game is the one that ML-Agents tests its trainers with. An agent stands at 0 on a line, or on several, one for each
-part of its action, and moves on each by at most STEP. At the end of all lines it is paid for every end that was the
+part of its action, and moves on each by at most a stride. At the end of all lines it is paid for every end that was the
 goal, +1 or -1, and loses as much for every other. It sees the goal. Solved, an episode pays 1; at random, less than 0.
 """
 
@@ -138,7 +138,8 @@ class Line:
     teams: that play side by side. size: of a team. With more than one, members leave one by one, each when it arrives,
     and what they earned is paid to the group when the last one does. memory: the goal is shown at first only.
     behaviors: each plays the same. late: steps after which the last of them appears. masked: branches have three
-    choices, of which one, that leads nowhere, is allowed only to those whose goal is -1.
+    choices, of which one, that leads nowhere, is allowed only to those whose goal is -1. stride: of one decision; with
+    short ones, who goes the wrong way by one part of its action and the right way by another hardly ever turns back.
     """
 
     observations: Sequence[str] = ("vector",)
@@ -151,6 +152,7 @@ class Line:
     behaviors: Sequence[str] = ("Line",)
     late: int = 0
     masked: bool = False
+    stride: float = STEP
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -223,13 +225,13 @@ class Line:
         for agent in team.here:
             agent.age, agent.reward = agent.age + 1, -TIME_PENALTY
             for line, number in enumerate(next(moves).tolist()):
-                agent.positions[line] += max(-STEP, min(STEP, number))
+                agent.positions[line] += max(-self.stride, min(self.stride, number))
                 agent.positions[line] = max(-1.0, min(1.0, agent.positions[line]))
         gone = [agent for agent in team.here if agent.arrived]
         team.here = [agent for agent in team.here if not agent.arrived]
         for agent in gone:
             reached = sum(position * team.goal for position in agent.positions) / self.lines
-            team.earned += SUCCESS * reached / self.size
+            team.earned += (1.0 + TIME_PENALTY / self.stride) * reached / self.size
         for agent in gone if not team.here else ():
             if self.size > 1:
                 agent.group_reward = team.earned

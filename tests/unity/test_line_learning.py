@@ -65,7 +65,7 @@ EXPERT = "expert.demo"
 """Made for a lesson, in its folder."""
 DISCRETE, CONTINUOUS, HYBRID = {"continuous": 0, "discrete": 1}, {"continuous": 1}, {"continuous": 1, "discrete": 1}
 VECTOR, PICTURE, ENTITIES = ({"observations": [form]} for form in ("vector", "picture", "entities"))
-GROUPS, RECALL = {"teams": 8, "size": 2}, {"memory": True}
+GROUPS, RECALL, STRIDES = {"teams": 8, "size": 2}, {"memory": True}, {"stride": 0.8}
 GOAL: dict[str, Any] = {"observations": ["vector", "vector"], "goals": [1]}
 EVERYTHING: dict[str, Any] = {"observations": ["vector", "picture", "entities"]}
 HYPER: dict[str, Any] = {"network_settings": {"goal_conditioning_type": "hyper"}}
@@ -154,7 +154,7 @@ LESSONS = {
     "poca picture": Lesson(POCA, DISCRETE | GROUPS | PICTURE, 6000),
     "poca entities": Lesson(POCA, DISCRETE | GROUPS | ENTITIES, 8000),
     "poca goal": Lesson(POCA, DISCRETE | GROUPS | GOAL, 8000, more=HYPER),
-    "poca picture hybrid": Lesson(POCA, HYBRID | GROUPS | PICTURE, 20000, more=merged(WIDE, SLOW)),
+    "poca picture hybrid": Lesson(POCA, HYBRID | GROUPS | PICTURE | STRIDES, 20000, more=merged(WIDE, SLOW)),
     "poca entities continuous": Lesson(POCA, CONTINUOUS | GROUPS | ENTITIES, 20000, more=SLOW),
     "poca goal continuous": Lesson(POCA, CONTINUOUS | GROUPS | GOAL, 16000, more=HYPER),
     "poca memory continuous": Lesson(POCA, CONTINUOUS | GROUPS | RECALL, 24000, more=MEMORY),
@@ -171,7 +171,7 @@ LESSONS = {
     "sac gail": Lesson(SAC, CONTINUOUS, 4000, more=GAIL),
     "poca gail": Lesson(POCA, DISCRETE | GROUPS, 10000, more=GAIL),
     "ppo curiosity discrete": Lesson(PPO, DISCRETE, 5000, more=CURIOUS),
-    "ppo curiosity hybrid": Lesson(PPO, HYBRID, 8000, more=CURIOUS),
+    "ppo curiosity hybrid": Lesson(PPO, HYBRID | STRIDES, 8000, more=CURIOUS),
     "sac curiosity": Lesson(SAC, CONTINUOUS, 4000, more=CURIOUS),
     "poca curiosity": Lesson(POCA, DISCRETE | GROUPS, 8000, more=CURIOUS),
     "ppo rnd": Lesson(PPO, DISCRETE, 5000, more=NOVELTY),
