@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import browsing
+from browsing import Tab, browsing, tabs
 from fastapi.testclient import TestClient
 from viewing import OpenPage
 
@@ -29,6 +29,12 @@ def local_clients() -> Iterator[None]:
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with browsing(tmp_path_factory.mktemp("profile")) as browser:
         yield browser
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Callable[[str], Tab]]:
+    with tabs(browser) as open_tab:
+        yield open_tab
 
 
 @pytest.fixture

@@ -176,3 +176,7 @@ def make_record(
 
 def _side(repo: str) -> Side:
     return Side(Entity(sha_of(repo), repo, sha_of(repo)[:40], (("SoccerTwos", sha_of(repo)),)), "stochastic")
+
+
+def match_id(number: int) -> str:
+    return sha_of(f"match {number}")[:16]
