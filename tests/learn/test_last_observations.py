@@ -90,3 +90,5 @@ def test_of_sac(shown: bool) -> None:
     again = ReplayBuffer(SPEC, 8, renews=True)
     again.load_state_dict(older)
     assert again.shown is not None and not again.shown.any() and again.size == 3
+    with pytest.raises(ValueError, match=r"replay buffer: \d+ rows of 8"):  # before there is room made for so many
+        again.load_state_dict({**older, "size": 10**18})

@@ -121,7 +121,6 @@ class ReplayBuffer:
         """Continue where `state_dict` was taken. ValueError or KeyError, and nothing is changed, where it is no buffer
         of this game and size, or holds numbers that are not finite."""
         size, after, arrays = int(state["size"]), int(state["next"]), self._arrays()
-        rows = {"shown": np.zeros(size, np.bool_)} | state["rows"]  # not in those of older versions
         if state["capacity"] != self.capacity:
             raise ValueError(f"replay buffer: saved with buffer_size {state['capacity']}, now {self.capacity}")
         if (
@@ -130,6 +129,7 @@ class ReplayBuffer:
             or after != (size if size < self.capacity else after) % self.capacity
         ):
             raise ValueError(f"replay buffer: {size} rows of {self.capacity}, the next at {after}")
+        rows = {"shown": np.zeros(size, np.bool_)} | state["rows"]  # not in those of older versions
         for name, array in arrays.items():
             found, shape = rows[name], (self._filled(array, size), *array.shape[1:])
             if found.shape != shape or found.dtype != array.dtype:

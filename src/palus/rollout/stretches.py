@@ -1,8 +1,9 @@
 """Decisions of agents that come and go, and the rollouts made of them.
 
 Every row of a `Decisions` is what one agent saw at one time: a decision, or the last observation of an episode. A
-stretch is one row of a rollout in the making, or of a group as many as it has members: the decisions of one agent or of
-one group, one after another, over as many episodes as there were. Letters as in `palus.rollout.rollout`.
+stretch is one row of a rollout in the making, or of a group as many as it has members, and short ones share theirs: the
+decisions of one agent or of one group, one after another, over as many episodes as there were. Letters as in
+`palus.rollout.rollout`.
 """
 
 from __future__ import annotations
