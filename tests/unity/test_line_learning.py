@@ -135,6 +135,7 @@ LESSONS = {
         PPO, DISCRETE | GOAL, 5000, more={"network_settings": {"goal_conditioning_type": "none"}}
     ),
     "sac discrete": Lesson(SAC, DISCRETE, 3000),
+    "sac horizon": Lesson(SAC, DISCRETE, 5000, more={"time_horizon": 1000}),
     "sac continuous": Lesson(SAC, CONTINUOUS, 3000, fast=True),
     "sac hybrid": Lesson(SAC, HYBRID, 5000),
     "sac masked": Lesson(SAC, DISCRETE | {"masked": True}, 3000),
