@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -152,11 +153,17 @@ def test_trials_stand_at_their_values_and_a_choice_at_its_number() -> None:
     assert outcome._places([trial(1e-3, 4, 0.0)], EPOCHS) == [4]
 
 
-def test_triangles_are_those_of_the_picture() -> None:
-    """Where the axis of a rate is logarithmic these three lie on a line, and those do not."""
-    assert outcome._triangles(RATE, [1e-4, 1e-3, 1e-2], EPOCHS, [1, 2, 3]) is None
-    assert outcome._triangles(RATE, [0.1, 0.2, 0.3], EPOCHS, [1, 2, 3]).shape == (1, 3)
-    assert outcome._triangles(UNITS, [0.0, 1.0, 2.0], EPOCHS, [1, 5, 3]) is None
+def test_what_lies_between_trials_is_as_straight_as_the_picture_s_axes() -> None:
+    """The axis of a rate is logarithmic: three may lie on a line there alone, and half-way is the geometric mean."""
+    between, values = outcome._between, [0.0, 8.0, 0.0]
+    assert between(RATE, [1e-4, 1e-3, 1e-2], EPOCHS, [1, 2, 3], values) is None
+    assert between(RATE, [0.1, 0.2, 0.3], EPOCHS, [1, 2, 3], values) is not None
+    assert between(UNITS, [0.0, 1.0, 2.0], EPOCHS, [1, 5, 3], values) is None
+    found = between(RATE, [1e-4, 1e-2, 1e-4], EPOCHS, [1, 1, 3], values)
+    assert found is not None
+    points, levels = found
+    assert np.asarray(levels) == pytest.approx(8 * np.log(points.x / 1e-4) / np.log(1e-2 / 1e-4))
+    assert (points.y.min(), points.y.max()) == pytest.approx((1, 3))
 
 
 def test_pictures_of_a_second_objective_show_the_second() -> None:

@@ -108,13 +108,14 @@ def test_what_makes_trials_comparable_cannot_vary(key: str) -> None:
         read_space(Source("space.yaml", f"{key}: {{choice: [1, 2]}}\n"))
 
 
-def test_objectives_are_looked_up_before_anything_trains(tmp_path: Path) -> None:
-    space = f"{KEY}.learning_rate: {{log: [1e-6, 1e-2]}}\n"
+def test_objectives_are_looked_up_before_anything_trains_and_told_beside_the_space_s_faults(tmp_path: Path) -> None:
+    space = f"{KEY}.num_epoch: {{int: [0, 4]}}\n"
     assert faults(tmp_path, space, "rewards", "win_rate", "rating", "reward:Menu") == [
         "objective rewards: there is none of that name; did you mean reward?",
         "objective win_rate: the run meets no fixed opponents (palus.baselines, baseline_interval)",
         "objective rating: takes self_play, which no behavior of the run has; choose reward",
         "objective reward:Menu: there is no Menu; expected MenuToy",
+        f"space.yaml, {KEY}.num_epoch: expected more than 0, found 0",
     ]
 
 

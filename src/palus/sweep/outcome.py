@@ -15,7 +15,7 @@ import optuna
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from matplotlib.tri import Triangulation
+from matplotlib.tri import LinearTriInterpolator, Triangulation, UniformTriRefiner
 from optuna.trial import FrozenTrial, TrialState
 
 from palus.files import remove, write_bytes, write_text
@@ -196,9 +196,8 @@ def _contours(trials: Sequence[FrozenTrial], plan: Plan, n: int, space: Sequence
     for k, (across, up) in enumerate(pairs):
         axes = figure.add_subplot(lines, columns, k + 1)
         x, y = _places(trials, across), _places(trials, up)
-        triangles = _triangles(across, x, up, y)
-        if triangles is not None:
-            axes.tricontourf(Triangulation(x, y, triangles), values, levels=12, cmap="viridis", alpha=0.7)
+        if (between := _between(across, x, up, y, values)) is not None:
+            axes.tricontourf(*between, levels=12, cmap="viridis", alpha=0.7)
         points = axes.scatter(x, y, c=values, cmap="viridis", edgecolors="0.2")
         _scale(axes, across, "x")
         _scale(axes, up, "y")
@@ -207,17 +206,23 @@ def _contours(trials: Sequence[FrozenTrial], plan: Plan, n: int, space: Sequence
     return figure
 
 
-def _triangles(across: Dimension, x: Sequence[float], up: Dimension, y: Sequence[float]) -> Any:
-    """Triangles of points, [n, 3], as they lie in the picture; None where they span none, and between choices, where
-    there is nothing."""
+def _between(
+    across: Dimension, x: Sequence[float], up: Dimension, y: Sequence[float], values: Sequence[float]
+) -> tuple[Triangulation, Any] | None:
+    """Points between those of trials, and their values: straight from one to the next in the picture, whose axes may be
+    logarithmic. None where trials span no triangle, and between choices, where there is nothing."""
     if "choice" in (across.kind, up.kind):
         return None
     points = np.stack([np.log(own) if d.kind == "log" else np.array(own) for d, own in ((across, x), (up, y))])
-    points = (points - points.min(axis=1, keepdims=True)) / np.maximum(np.ptp(points, axis=1, keepdims=True), 1e-12)
+    low, wide = points.min(axis=1), np.maximum(np.ptp(points, axis=1), 1e-12)
     try:
-        return Triangulation(*points).triangles
+        seen = Triangulation(*((points.T - low) / wide).T)
     except (RuntimeError, ValueError):  # fewer than three, or all on a line
         return None
+    fine, level = UniformTriRefiner(seen).refine_field(values, LinearTriInterpolator(seen, values))
+    drawn = np.stack([fine.x, fine.y]).T * wide + low
+    right, top = (np.exp(own) if d.kind == "log" else own for d, own in zip((across, up), drawn.T, strict=True))
+    return Triangulation(right, top, fine.triangles), level
 
 
 def _places(trials: Sequence[FrozenTrial], dimension: Dimension) -> list[float]:
@@ -231,6 +236,7 @@ def _scale(axes: Axes, dimension: Dimension, which: str) -> None:
     axes.set(**{f"{which}label": _short(dimension.path)})
     axis = axes.xaxis if which == "x" else axes.yaxis
     axes.margins(0.06)
+    axes.use_sticky_edges = False
     if dimension.kind == "log":
         axes.set(**{f"{which}scale": "log"})
     elif dimension.kind == "int":

@@ -19,7 +19,7 @@ from palus.config.trainer import AnyBehavior
 from palus.errors import ConfigError
 from palus.run.misfits import completed, misfits
 from palus.sweep.objective import MARKS, Objective
-from palus.sweep.space import Dimension, check_space, read_space
+from palus.sweep.space import Dimension, misfitting, read_space
 from palus.trust import NOBODY, Trust
 
 
@@ -159,7 +159,7 @@ def make_plan(
         faults.append("checkpoint_settings.initialize_from: name the file with init_path of the behaviors instead")
     if run.checkpoint_settings.inference:
         faults.append("checkpoint_settings.inference: nothing is learned, so there is nothing to compare")
+    faults += misfitting(plan.space, text.label, lambda own: plan.load(own, trust))
     if faults:
         raise ConfigError(faults)
-    check_space(plan.space, text.label, lambda own: plan.load(own, trust))
     return plan

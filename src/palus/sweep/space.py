@@ -127,12 +127,11 @@ def _number(value: object) -> float:
     return number if math.isfinite(number) else math.nan
 
 
-def check_space(space: Sequence[Dimension], label: str, load: Callable[[Sequence[str]], RunFile]) -> None:
-    """Try every bound and every choice on the run file.
+def misfitting(space: Sequence[Dimension], label: str, load: Callable[[Sequence[str]], RunFile]) -> list[str]:
+    """Every bound and every choice that the run file does not take, a sentence each.
 
     load: the run with overrides. label: how faults name the space. Where keys are compared with one another, a value
     has to be right beside the file's own values, beside the lowest or beside the highest of the other dimensions.
-    Raises ConfigError with all faults.
     """
     ends = {d.path: [d.override(label) for label in (d.labels if d.kind == "choice" else d.values)] for d in space}
     sentences: list[str] = []
@@ -143,8 +142,7 @@ def check_space(space: Sequence[Dimension], label: str, load: Callable[[Sequence
             refusals = [_refusal(load, [override, *company]) for company in beside]
             if all(refusals):
                 sentences += _told(refusals[0], label, path)
-    if sentences:
-        raise ConfigError(list(dict.fromkeys(sentences)))
+    return list(dict.fromkeys(sentences))
 
 
 def _refusal(load: Callable[[Sequence[str]], RunFile], overrides: Sequence[str]) -> list[str]:
