@@ -69,6 +69,16 @@ def test_from_a_run_to_a_match_against_the_published_model(tmp_path: Path, resul
     assert "palus match YOUR_MODEL" in said and "palus enjoy" not in said  # by itself a team only meets itself
 
 
+def test_who_fetches_an_agent_of_somebody_s_game_is_told_to_name_the_game(tmp_path: Path) -> None:
+    published = tmp_path / "pool" / "ada" / "walker"
+    (published / "Walker").mkdir(parents=True)
+    for name in ("Walker.onnx", "Walker/policy.npz"):
+        (published / name).write_bytes(b"never looked at")
+    (published / "configuration.yaml").write_text("behaviors: {Walker: {}}\nenv_settings: {env_path: Builds/Walker}\n")
+    said = run("pull", "ada/walker", tmp_path / "got", "--hub", tmp_path / "pool")
+    assert f"palus enjoy {tmp_path / 'got'} --env YOUR_GAME" in said
+
+
 def test_a_team_of_two_behaviors_is_checked_recorded_and_met_as_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -45,19 +46,21 @@ def pull(
     fetch(repo_id, target, folder, revision=revision, force=force)
     stdout.print(f"{escape(repo_id)} is in {escape(str(folder))}.")
     is_agent = any(folder.glob("*/policy.npz")) or any(folder.glob("checkpoint_p*/*.pth"))
-    if is_agent and not _is_team(folder):
-        stdout.print(f"Let it play: palus enjoy {typed(folder)}")
-    elif any(folder.glob("*.onnx")):
-        stdout.print(f"Play against it: palus match YOUR_MODEL {typed(folder)}")
+    if is_agent or any(folder.glob("*.onnx")):
+        stdout.print(_next_step(folder, is_agent))
 
 
-def _is_team(folder: Path) -> bool:
-    """Whether it is a team of an arena's game, of which its own score tells nothing: it would only meet itself."""
+def _next_step(folder: Path, is_agent: bool) -> str:
+    """What to type to see it play."""
     from palus.envs import arena_games
     from palus.hub.layout import read_run
 
-    try:
+    env = ""
+    with suppress(HubError):  # an agent alone, without a model
         run = read_run(folder)
-    except HubError:
-        return False
-    return run.game in arena_games() and not run.is_agent
+        is_of_arena = run.game in arena_games()
+        is_agent = is_agent and (run.is_agent or not is_of_arena)  # a team would only meet itself
+        env = " --env YOUR_GAME" if run.is_of_executable and not is_of_arena else ""
+    if is_agent:
+        return f"Let it play: palus enjoy {typed(folder)}{env}"
+    return f"Play against it: palus match YOUR_MODEL {typed(folder)}{env}"
