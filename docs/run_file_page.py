@@ -50,6 +50,12 @@ DIFFERENCES = """\
 | cuts fractions off whole numbers | an error | `batch_size: 2048.5` is a slip |
 | takes `1:30` for 90, a number to the base 60 | text, an error where a number is expected | nobody writes numbers so |
 | takes any non-empty text for true, even `'false'` | reads it as `true` or `false` | it says so |
+| takes an empty value for false (`normalize:`), and a list without lessons for a \
+curriculum | an error | something was meant to stand there |
+| takes numbers that are outside of any use: `time_horizon: 0` (is 1), \
+`num_layers: 0` (is 1), `num_envs: 0`, `learning_rate: 0` | an error that says the range | a slip |
+| takes a text for `env_args`, letter by letter: `-batchmode` is ten arguments | an \
+error; write a list | no game understands them |
 | `default_settings` of one trainer and a behavior of another: all hyperparameters are merged, and those that the \
 second does not know are an error | only written hyperparameters that both have are \
 merged, likewise of `network_settings` | a default `max_steps` \

@@ -1,4 +1,5 @@
-"""What ends a process: the signals by which people and systems ask it to, and the end of the one that started it."""
+"""What ends a process: the signals by which people and systems ask it to, and the end of the one that started it. And
+whether this system can fork one."""
 
 from __future__ import annotations
 
@@ -7,7 +8,21 @@ import os
 import signal
 import sys
 
+from palus.errors import ConfigError
+
+FORKLESS = "needs Linux or macOS; on Windows, run palus in WSL"
 _PR_SET_PDEATHSIG = 1
+
+
+def can_fork() -> bool:
+    """False on Windows."""
+    return hasattr(os, "fork")
+
+
+def require_fork(what: str) -> None:
+    """Raises ConfigError where processes cannot be forked. what: that which cannot be done then."""
+    if not can_fork():
+        raise ConfigError(f"{what} {FORKLESS}")
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import sys
@@ -137,6 +138,23 @@ def test_a_model_that_an_arena_refuses_is_not_uploaded(tmp_path: Path, results: 
     said = run("push", results, "ada/striker", "--hub", pool, "--no-check")
     assert "No replay" in said
     assert (pool / "ada" / "striker" / "SoccerTwos.onnx").read_bytes() == b"not a model at all"
+
+
+def test_where_models_cannot_be_held_in_they_are_published_unchecked_and_no_arena_is_played(
+    tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Windows, which is told before anything was trained for an arena or taken from one."""
+    monkeypatch.delattr(os, "fork")
+    said = run("push", results, "ada/striker", "--hub", f"folder:{tmp_path / 'pool'}")
+    assert "accepts it is not checked, which needs Linux or macOS; on Windows, run palus in WSL" in said
+    assert (tmp_path / "pool" / "ada" / "striker" / "SoccerTwos.onnx").is_file()
+    assert "--check needs Linux or macOS" in run("push", results, "--check", code=2)
+    assert "the arena, in which the demo ends, needs" in run("demo", "--results-dir", tmp_path / "demo", code=2)
+    assert not (tmp_path / "demo").exists()
+    worker = ("worker", "--arena", "http://127.0.0.1:9", "--token-file", "no.token")
+    assert "playing for an arena needs" in run(*worker, code=2)
+    assert "a sweep needs" in run("sweep", "run", "debug", "--space", "s.yaml", "--study", "s.db", code=2)
+    assert "a league needs" in run("league", "cup.yaml", code=2)
 
 
 def test_a_policy_of_a_unity_game_is_published_unvetted_with_unitys_verdict(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,14 @@ def test_a_minimal_run_file_can_be_trained(tmp_path: Path) -> None:
 def test_numbers_that_do_not_fit_each_other_are_refused(tmp_path: Path, override: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         run_of(tmp_path, override)
+
+
+def test_on_windows_games_are_stepped_in_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert run_of(tmp_path).palus.sampling.workers == 0
+    (tmp_path / "run.yaml").write_text(MINIMAL.replace("env:", "sampling: {workers: 2}, env:"))
+    with pytest.raises(ConfigError, match=r"palus.sampling.workers: worker processes need Linux or macOS"):
+        load_run(tmp_path / "run.yaml")
 
 
 @pytest.mark.parametrize("written", ["off", "'off'", "Off"])

@@ -10,6 +10,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from mmap import mmap
@@ -344,6 +345,19 @@ with counting_collector(8) as s:
     if done.returncode in (1, 32, 127) and "Traceback" not in done.stderr:
         pytest.skip(f"no mount namespace of one's own here: {done.stderr.strip()}")
     assert done.stdout.strip() == "32 ['full']", done.stderr
+
+
+def test_memory_leaves_no_file_where_the_system_has_none_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    descriptor = open_memory(1 << 16)
+    try:
+        assert os.fstat(descriptor).st_size == 1 << 16
+        assert not list(tmp_path.iterdir())
+    finally:
+        os.close(descriptor)
 
 
 def test_memory_that_is_not_there_is_refused_before_a_run_begins() -> None:

@@ -14,6 +14,7 @@ from rich.rule import Rule
 
 from palus.cli.options import MOST_MINUTES
 from palus.cli.output import percent, print_json, stderr, stdout
+from palus.processes import require_fork
 
 if TYPE_CHECKING:
     from palus.cli.demo_arena import DemoArena
@@ -64,6 +65,7 @@ def demo(
     """Train a team from nothing, push it to an arena of your own, watch it fight."""
     from palus.cli.demo_arena import await_place, board, board_table, invite, running_arena
 
+    require_fork("the arena, in which the demo ends,")
     started = time.perf_counter()
     console = stderr if as_json else stdout
     folder = results_dir / PLAYER

@@ -17,6 +17,7 @@ from rich.table import Column, Table
 from palus.cli.options import FileFirst, TrustOption, told_where
 from palus.cli.output import EXIT_INTERRUPTED, print_json, stderr, stdout
 from palus.errors import ConfigError, StorageError
+from palus.processes import require_fork
 from palus.trust import Trust
 
 EPILOG = """
@@ -82,6 +83,7 @@ def run(
 
     A run that dies goes on from its checkpoint, and the same command goes on with all of them.
     """
+    require_fork("a league")
     from palus.cluster.plan import make_plan
     from palus.run.session import interruptible
 

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from palus.cli.output import progress_bar, stderr, stdout
 from palus.errors import HubError, ModelError
+from palus.processes import FORKLESS, can_fork, require_fork
 from palus.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def push(
     if contents.game not in GAMES:
         stdout.print(f"{escape(contents.game)} is no game of an arena: no rules of one are checked.")
     elif not no_check and (check or not contents.is_agent):  # an agent is measured by its own score
-        _check(contents)
+        _check(contents, needed=check)
     _tell_unity(contents)
     if check or repo_id is None:
         return
@@ -101,11 +102,19 @@ def push(
     _report(published, repo_id, target)
 
 
-def _check(run: LocalRun) -> None:
-    """Exit with 1 when an arena would refuse the model, saying why and what to do."""
+def _check(run: LocalRun, *, needed: bool) -> None:
+    """Exit with 1 when an arena would refuse the model, saying why and what to do.
+
+    needed: raise ConfigError where this system cannot know. Else that is said: an arena checks the model itself.
+    """
     from palus.arena.locked.vet import vet
     from palus.arena.models.entity import Entity
 
+    if needed:
+        require_fork("--check")
+    elif not can_fork():
+        stdout.print(f"Whether an arena accepts it is not checked, which {FORKLESS}.")
+        return
     models = {behavior: path.read_bytes() for behavior, path in sorted(run.models.items())}
     files = tuple((behavior, hashlib.sha256(model).hexdigest()) for behavior, model in models.items())
     entity = Entity(run.sha256, run.name, files=files, models=tuple(models.values()))

@@ -16,6 +16,7 @@ from rich.table import Table
 from palus.cli.options import MOST_MINUTES, MOST_STEPS, FileFirst, TrustOption, told_where
 from palus.cli.output import EXIT_INTERRUPTED, print_json, progress_bar, stderr, stdout, typed
 from palus.errors import ConfigError
+from palus.processes import require_fork
 from palus.trust import Trust
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def run(
 
     Every trial is an ordinary run in the sweep's folder; curves, importances and the best run file come out.
     """
+    require_fork("a sweep")
     name = _name_of(file, name)
     folder, trusted = results_dir / name, Trust.of(trust or [], overrides or [])
     _require()

@@ -20,7 +20,7 @@ from rich.markup import escape
 
 from palus.cli.output import stdout, stop_signal
 from palus.errors import ArenaError
-from palus.processes import ending_signals
+from palus.processes import ending_signals, require_fork
 
 LOOK_S = 0.1
 """Between two looks at the workers' processes."""
@@ -53,6 +53,7 @@ def worker(
     alone: Annotated[bool, typer.Option("--alone", hidden=True)] = False,
 ) -> None:
     """Take matches from an arena, play them here in locked processes, send the results with their action logs."""
+    require_fork("playing for an arena")
     count = _count(processes)
     if max_jobs is not None and count > 1:
         raise ArenaError("--max-jobs counts the jobs of one process; leave --processes out, or start it several times")

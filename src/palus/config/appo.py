@@ -6,9 +6,11 @@ counterpart (docs/from-sample-factory.md lists both names).
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from palus.config.network import ClippedHyperparameters, Memory, NetworkSettings
 from palus.config.section import Count, CountOrMinusOne, CountOrZero, Decay, NotNegative, Positive, Section
@@ -17,6 +19,14 @@ from palus.config.section import Count, CountOrMinusOne, CountOrZero, Decay, Not
 def _off(value: object) -> object:
     """YAML 1.1 reads `off` without quotes as false."""
     return "off" if value is False else value
+
+
+def _startable(workers: int) -> int:
+    """Workers are handed open files of the process that starts them, which Windows does not know: there are none."""
+    if sys.platform == "win32" and workers > 0:
+        text = "worker processes need Linux or macOS (on Windows: WSL); 0 steps all games in one process"
+        raise PydanticCustomError("no_workers", text)
+    return 0 if sys.platform == "win32" else workers
 
 
 class AppoHyperparameters(
@@ -90,10 +100,11 @@ class Sampling(Section):
         description="Where: many matches in one call of this process, or in worker processes; `auto` takes what the "
         "game is made for. The other keys speak of workers.",
     )
-    workers: CountOrMinusOne = Field(
+    workers: Annotated[CountOrMinusOne, AfterValidator(_startable)] = Field(
         default=-1,
+        validate_default=True,
         description="Processes; 0 steps games in the main process, -1 means one per physical core, of sac one: more "
-        "would be more games, and so a rollout of another length.",
+        "would be more games, and so a rollout of another length. On Windows always 0.",
     )
     games_per_worker: CountOrZero = Field(
         default=0,

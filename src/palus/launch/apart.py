@@ -15,8 +15,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from palus.config import RunFile, load_run
 from palus.config.load import changes
@@ -28,6 +28,9 @@ from palus.run.folder import RunFolder
 from palus.run.mirror import restored
 from palus.store.depot import Depot
 from palus.trust import Trust
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerProcess  # which Windows has not
 
 LOCK = ".lock"
 """In a trial's folder, and in that of a run of a league; held by the process that trains in it."""

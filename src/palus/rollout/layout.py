@@ -144,8 +144,8 @@ def open_memory(size: int) -> int:
         if hasattr(os, "memfd_create"):
             descriptor = os.memfd_create("palus-sampling", os.MFD_CLOEXEC)
         else:
-            descriptor, path = tempfile.mkstemp(prefix="palus-")
-            os.unlink(path)
+            with tempfile.TemporaryFile(prefix="palus-") as file:
+                descriptor = os.dup(file.fileno())
     except OSError as error:
         raise StorageError(f"no shared memory for sampling: {error}; close other programs and try again") from error
     try:

@@ -362,7 +362,7 @@ class RunFolder:
     def _read_status(self) -> dict[str, Any]:
         """A table of contents on which nothing depends: one that cannot be read is begun anew."""
         try:
-            status = json.loads(self.status.read_text())
+            status = json.loads(self.status.read_text("utf-8"))
             known = all(
                 isinstance(c["steps"], int) and isinstance(c["file_path"], str)
                 for behavior in self.behaviors

@@ -27,6 +27,7 @@ from pydantic import ValidationError
 from palus.arena.locked.frames import MAX_REPORT_BYTES, PREFIX, Findings, Greeting, Kind, Task, Told
 from palus.arena.models.rules import Limits
 from palus.errors import ArenaError
+from palus.processes import FORKLESS, can_fork
 
 _MAX_MESSAGE_BYTES = 4096
 _STARTUP_S = 120.0
@@ -139,8 +140,8 @@ def _sandbox_of(_pid: int) -> Sandbox:  # by process: a forked copy must not tal
 
 def _start_helper() -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start it with a clean environment and wait until it has imported everything."""
-    if not hasattr(os, "fork"):
-        raise LockedProcessError("engine", "strangers' models are held in on Linux and macOS only; run palus there")
+    if not can_fork():
+        raise LockedProcessError("engine", f"holding models in {FORKLESS}")
     here, there = socket.socketpair()
     # The same modules as here, whatever way they were found; one thread each, or the helper could not be forked safely.
     paths = [str(Path(entry).resolve()) for entry in sys.path if entry]
