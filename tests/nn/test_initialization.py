@@ -178,3 +178,22 @@ def test_networks_drawn_one_after_the_other_have_first_weights_of_their_own() ->
         one, other = (Network(SPEC, settings, generator).weights.masters for _ in range(2))
         name = "encoder.layers.embed.0.weight"
         assert not torch.equal(one[name], other[name]), kind
+
+
+def test_first_weights_as_ml_agents_draws_them() -> None:
+    spec = BehaviorSpec.of_vectors("b", (264, 72), (3, 3, 3))
+    generator = torch.Generator().manual_seed(3)
+    policy = Network(spec, NetworkSettings(hidden_units=512), generator, critic="separate")
+    weights = {name: w for name, w in policy.weights.masters.items() if name.endswith("weight")}
+    again = torch.Generator().manual_seed(3)
+    for name, deviation in (
+        ("actor_encoder.layers.0", 336**-0.5), ("actor_encoder.layers.2", 512**-0.5),
+        ("action_parameterization.distribution_linear", 0.1 * 512**-0.5),
+        ("critic_encoder.layers.0", 336**-0.5), ("critic_encoder.layers.2", 512**-0.5),
+    ):  # fmt: skip
+        expected = torch.empty(weights[f"{name}.weight"].shape).normal_(0.0, deviation, generator=again)
+        assert torch.equal(weights[f"{name}.weight"], expected), name
+    bound = (6 / 513) ** 0.5
+    assert torch.equal(weights["critic_linear.weight"], torch.empty(1, 512).uniform_(-bound, bound, generator=again))
+    assert torch.equal(generator.get_state(), again.get_state())
+    assert not any(v.any() for k, v in policy.weights.masters.items() if k.endswith("bias"))
