@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import pytest
 import torch
 from counting_game import CHOICES, DECISION, counting_spec
 
@@ -14,6 +15,14 @@ from palus.rollout.plan import Share
 from palus.rollout.rollout import Seat
 from palus.rollout.workers import WorkerCollector
 from palus.trust import Trust
+
+MODES = [
+    pytest.param({"workers": 0}, id="alone"),
+    pytest.param({"workers": 2}, id="workers"),
+    pytest.param({"workers": 0, "asynchronous": True}, id="alone, beside the learner"),
+    pytest.param({"workers": 2, "asynchronous": True}, id="workers, beside the learner"),
+]
+"""Of `palus.sampling`: who steps the games, and whether while somebody learns."""
 
 
 class CountingPolicy:

@@ -1,4 +1,4 @@
-"""What kills and hangs do to collecting: training goes on, losses are counted, nothing is left behind."""
+"""What kills, hangs and faulty games do to collecting: losses are counted, nothing is left behind, faults are told."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from counting_game import DECISION, SEED, CountingGame, counting_spec
 from counting_policy import CountingPolicy, counting_collector, lost, played
 from processes import eventually
 
-from palus.errors import StoppedEarly, StorageError, WorkerError
+from palus.errors import EnvError, StoppedEarly, StorageError, WorkerError
 from palus.rollout import worker
 from palus.rollout.layout import Layout, open_memory
 from palus.rollout.stepper import Answer, Assignment, Restart, StepOrder
@@ -368,3 +368,27 @@ def test_memory_that_is_not_there_is_refused_before_a_run_begins() -> None:
             open_memory(4 << 20)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_reward_that_is_not_a_number_names_the_game() -> None:
+    with (
+        counting_collector(8, poison=3, sampling={"workers": 0}) as s,
+        pytest.raises(EnvError, match="the reward of agent 0 in game 0 is NaN or infinite"),
+    ):
+        s.collect()
+
+
+def test_what_goes_wrong_beside_the_learner_the_next_page_tells() -> None:
+    with counting_collector(8, length=50, poison=6, sampling={"workers": 0, "asynchronous": True}) as s:
+        assert played(s).rollouts[0].agent_steps == 32
+        with pytest.raises(EnvError, match="the reward of agent 0 in game 0 is NaN or infinite"):
+            s.collect()
+
+
+@pytest.mark.parametrize("sampling", [{"workers": 2}, {"workers": 2, "asynchronous": True}])
+def test_games_that_cannot_be_made_are_told_at_once_with_their_reason(sampling) -> None:
+    with (
+        counting_collector(8, fault="the level is missing", sampling=sampling) as s,
+        pytest.raises(EnvError, match=r"cannot be made or started(?s:.*)RuntimeError: the level is missing"),
+    ):
+        s.collect()
