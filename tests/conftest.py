@@ -40,7 +40,7 @@ FIRST = (
     "cli/test_commands.py",
     "cli/test_push.py",
     "rollout/test_worker_faults.py",
-    "unity/test_unity_game.py",
+    "unity/test_unity_runs.py",
     "arena/locked/test_runner.py",
     "web/test_room_page.py",
     "envs/soccer/test_match.py",

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
-import re
-import signal
-import stat
 import struct
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,43 +13,22 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
-from PIL import Image
-from typer.testing import CliRunner
+from hand_made import executable, said
 from wire_ends import in_thread
 
-from palus import __version__, envs
-from palus.cli import app
-from palus.cli.mlagents_learn import learn
+from palus import envs
 from palus.config import load_run
 from palus.config.run_file import EngineSettings, EnvSettings
-from palus.errors import (
-    CheckpointError,
-    EnvError,
-    LostGameError,
-    ProtocolError,
-    StoppedEarly,
-    StorageError,
-    WorkerError,
-)
-from palus.rollout.exchanging import ExchangeCollector
-from palus.train import Run, train
+from palus.errors import EnvError, LostGameError, ProtocolError, StoppedEarly, StorageError
 from palus.types import MASKS, BehaviorSpec
 from palus.unity import side_channels
 from palus.unity.analytics import Analytics
 from palus.unity.environment import UnityEnv
 from palus.unity.executable import find_executable
-from palus.unity.messages import API_VERSION, Anything, BehaviorTold, EnvironmentTold, message, packed
+from palus.unity.messages import API_VERSION, Anything, BehaviorTold, EnvironmentTold, message
 from palus.unity.news import behavior_of, enter
-from palus.unity.pictures import decode
 from palus.unity.wire import Dialer
 from ports import free_port
-
-
-def executable(folder: Path, body: str, name: str = "Game") -> Path:
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
 
 
 def settings(path: Path, **options: Any) -> EnvSettings:
@@ -72,10 +45,10 @@ class Scripted:
             game = Dialer(own.base_port, 20)
             first = message()
             first.unity_output.rl_initialization_output.communication_version = version
-            for said in (first, message(), *told):
-                if isinstance(said, bytes):
-                    game._call(said)
-                elif game.exchange(said) is None:
+            for words in (first, message(), *told):
+                if isinstance(words, bytes):
+                    game._call(words)
+                elif game.exchange(words) is None:
                     return
 
         self.end = in_thread(play)
@@ -93,20 +66,6 @@ def scripted(tmp_path: Path) -> Iterator[Callable[..., Scripted]]:
     yield start
     for game in made:
         game.env.kill()
-
-
-def said(
-    shape: tuple[int, ...] = (2,), numbers: tuple[float, ...] = (0.0, 1.0), name: str = "B?team=0", brain: bool = True
-) -> Any:
-    """A message with one agent that asks for a decision."""
-    made = message()
-    if brain:
-        told = made.unity_output.rl_initialization_output.brain_parameters.add(brain_name=name)
-        told.action_spec.num_discrete_actions = 1
-        told.action_spec.discrete_branch_sizes.append(3)
-    info = made.unity_output.rl_output.agentInfos[name].value.add(id=4, group_id=2, reward=0.5)
-    info.observations.add(shape=shape).float_data.data = packed(numbers)
-    return made
 
 
 def test_the_largest_seed_has_a_second_game(served: Any) -> None:
@@ -251,63 +210,6 @@ def test_an_executable_without_a_place_for_its_log_is_told_in_a_sentence(tmp_pat
         UnityEnv(own, EngineSettings(), log_folder=tmp_path / "run_logs")
 
 
-def png(pixels: Any) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(np.array(pixels, np.uint8)).save(file, "PNG")
-    return file.getvalue()
-
-
-def huge_png(side: int) -> bytes:
-    """A picture that says how large it is, and nothing more."""
-    made = bytearray(png([[[0, 0, 0]]]))
-    made[16:24] = struct.pack(">II", side, side)
-    made[29:33] = struct.pack(">I", zlib.crc32(made[12:29]))
-    return bytes(made)
-
-
-def chunk(name: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-
-def odd_png(*chunks: tuple[bytes, bytes]) -> bytes:
-    """A picture of one pixel in colours, with these chunks."""
-    head = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*one) for one in ((b"IHDR", head), *chunks, (b"IEND", b"")))
-
-
-def test_png_pictures_are_joined_averaged_and_mapped() -> None:
-    first, second = png([[[255, 0, 0], [0, 51, 102]]]), png([[[0, 255, 255], [255, 255, 255]]])
-    assert decode(first, (3, 1, 2), [], "o").tolist() == [
-        [[1.0, 0.0]],
-        [[0.0, np.float32(0.2)]],
-        [[0.0, np.float32(0.4)]],
-    ]
-    assert decode(first, (1, 1, 2), [], "o").ravel() == pytest.approx([1 / 3, 0.2])
-    assert decode(first + second, (4, 1, 2), [], "o")[:, 0, 0].tolist() == [1.0, 0.0, 0.0, 0.0]
-    mapped = decode(first + second, (2, 1, 2), [0, 0, -1, 1, 1, 1], "o")
-    assert mapped[:, 0, 0] == pytest.approx([0.5, 2 / 3])
-    for data, shape, mapping, found in (
-        (b"abc", (3, 1, 2), [], "no PNG"),
-        (first[:40], (3, 1, 2), [], "cannot be read"),
-        (first, (3, 2, 2), [], r"picture of \(2, 1\); expected \(2, 2\)"),
-        (first, (4, 1, 2), [], "pictures of 3 channels; expected 4"),
-        (first, (2, 1, 2), [0, 0], "channel mapping"),
-        (first, (2, 1, 2), [0, 2, 1], "channel mapping"),
-        (huge_png(20_000), (3, 1, 2), [], "cannot be read"),
-        (odd_png((b"IDAT", zlib.compress(bytes(4))), (b"iCCP", b"")), (3, 1, 1), [], "cannot be read"),
-    ):
-        with pytest.raises(ProtocolError, match=found):
-            decode(data, shape, mapping, "o")
-
-
-def test_no_more_pictures_are_unpacked_than_the_observation_needs() -> None:
-    one, broken = png([[[255, 0, 0]]]), png([[[0, 0, 0]]])[:40]
-    assert decode(one + 1000 * broken, (1, 1, 1), [], "o").ravel() == pytest.approx([1 / 3])
-    assert decode(one + one + broken, (4, 1, 1), [], "o").ravel().tolist() == [1.0, 0.0, 0.0, 1.0]
-    with pytest.raises(ProtocolError, match="for 6 decoded channels; expected one entry for each, at most 3,"):
-        decode(one + broken, (1, 1, 1), [0, -1, -1, -1, -1, -1], "o")
-
-
 def test_parameters_and_the_engine_s_settings_go_out_with_the_reset(scripted: Any) -> None:
     heard: list[bytes] = []
     game = scripted(said())
@@ -386,168 +288,3 @@ def test_behavior_ids_name_a_behavior_and_a_team() -> None:
     for name in ("../../escaped?team=0", "/etc/x", ".hidden", "a\x1b[2Jb", "?team=0", "Goalie?team=x"):
         with pytest.raises(ProtocolError, match="expected NAME\\?team=NUMBER, the name that of a file"):
             behavior_of(name)
-
-
-def run_file(folder: Path, path: Path, name: str, *overrides: str, **behavior: Any) -> Any:
-    own = {
-        "trainer_type": "ppo",
-        "hyperparameters": {"batch_size": 64, "buffer_size": 512, "learning_rate": 0.003, "num_epoch": 3},
-        "network_settings": {"hidden_units": 32, "num_layers": 1},
-        "time_horizon": 32,
-        "summary_freq": 1000,
-    } | behavior
-    file = folder / "run.yaml"
-    file.write_text(json.dumps({
-        "behaviors": {name: own},
-        "env_settings": {"env_path": str(path), "base_port": free_port(), "seed": 1},
-        "checkpoint_settings": {"results_dir": str(folder / "results"), "run_id": "x"},
-        "palus": {"matmul": "highest", "threads": 1},
-    }))  # fmt: skip
-    return load_run(file, list(overrides))
-
-
-def rewards(capsys: Any, kind: str) -> list[float]:
-    """Those of all summaries."""
-    return [float(number) for number in re.findall(rf"{kind}: (\d\.\d+)", capsys.readouterr().err)]
-
-
-def test_a_run_learns_over_the_wire(served: Any, tmp_path: Path, capsys: Any) -> None:
-    """MenuToy pays 2 for guessing and 11/3 for the best order."""
-    run = run_file(tmp_path, served("MenuToy", 8), "MenuToy", max_steps=5000)
-    assert train(run).finished
-    first, *_, last = rewards(capsys, "Mean Reward")
-    assert first < 2.8 and last > 3.2
-    assert (tmp_path / "results" / "x" / "MenuToy.onnx").exists()
-    with pytest.raises(CheckpointError, match="a run of this id exists"):
-        train(run)
-    folder, path = str(tmp_path / "results" / "x"), str(run.env_settings.env_path)
-    refused = CliRunner().invoke(app, ["enjoy", folder])
-    assert refused.exit_code == 2 and f"--env {path}" in " ".join(refused.output.split())
-    said = CliRunner().invoke(app, ["enjoy", folder, "--env", path, "--max-num-episodes", "20", "--json"])
-    found = json.loads(said.stdout.splitlines()[-1])
-    assert found["episodes"] == 20 and found["mean"] > 3.0 and found["decisions"] > 20
-    said = CliRunner().invoke(app, ["enjoy", folder, "--env", path, "--max-num-episodes", "2"])
-    assert "decisions in" in said.output and "frames" not in said.output
-    said = CliRunner().invoke(app, ["enjoy", folder, "--env", str(served("DuelToy", 1))])
-    assert said.exit_code == 2 and "nobody of MenuToy asked for a decision; it has DuelToy" in said.output
-
-
-def test_what_cannot_begin_starts_no_game_and_leaves_no_run(served: Any, tmp_path: Path) -> None:
-    run = run_file(
-        tmp_path, executable(tmp_path, "exec sleep 60"), "DuelToy", "checkpoint_settings.initialize_from=gone"
-    )
-    with pytest.raises(CheckpointError, match="gone: no such run to initialize from"):
-        train(run)
-    run = run_file(tmp_path, executable(tmp_path, "exec sleep 60"), "DuelToy")
-    with pytest.raises(CheckpointError, match="nothing to resume"):
-        train(run, resume=True)
-    assert not (tmp_path / "results").exists()
-    path = served("DuelToy", 1)
-    with pytest.raises(EnvError, match="DuelTo did not appear"):
-        train(run_file(tmp_path, path, "DuelTo"))
-    assert (tmp_path / "results" / "x" / "run_logs" / "Player-0.log").exists()
-    assert train(run_file(tmp_path, path, "DuelToy", max_steps=0)).finished  # nobody has to force it
-
-
-def test_a_drawn_seed_is_sent_again_on_resume(
-    served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    """It is -1 in the file whenever the run is started, and the game is started before the checkpoint is read."""
-    sent, shake = list[int](), UnityEnv._shake_hands
-    monkeypatch.setattr(UnityEnv, "_shake_hands", lambda game, seed: (sent.append(seed), shake(game, seed))[1])
-    for count, resume in ((1, False), (600, True)):
-        run = run_file(tmp_path, served("MenuToy", 1), "MenuToy", "env_settings.seed=-1", max_steps=count)
-        train(run, resume=resume)
-    assert sent[0] == sent[1] > 1
-
-
-def test_mlagents_learn_says_what_it_is_connected_to(served: Any, tmp_path: Path, capsys: Any) -> None:
-    run_file(tmp_path, served("DuelToy", 1), "DuelToy", max_steps=0)
-    whole = json.loads((tmp_path / "run.yaml").read_text())
-    (tmp_path / "run.yaml").write_text(json.dumps(whole | {"environment_parameters": {"level": 2}}))
-    capsys.readouterr()
-    assert learn([str(tmp_path / "run.yaml")]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if re.search("Connected|Hyper|Parameter", line)] == [
-        f"[INFO] Connected to Unity environment with package version {__version__} and communication version 1.5.0",
-        "[INFO] Connected new brain: DuelToy?team=0",
-        "[INFO] Connected new brain: DuelToy?team=1",
-        "[INFO] Hyperparameters for behavior name DuelToy: ",
-        "[INFO] Parameter 'level' is in lesson 'level' and has value 'Float: value=2'.",
-    ]
-
-
-@pytest.mark.slow
-def test_groups_learn_over_the_wire(served: Any, tmp_path: Path, capsys: Any) -> None:
-    """RescueToy pays the group 0.5 a match for what a member did before it left."""
-    run = run_file(tmp_path, served("RescueToy", 8), "RescueToy", max_steps=4000, trainer_type="poca")
-    assert train(run).finished
-    first, *_, last = rewards(capsys, "Mean Group Reward")
-    assert first < 0.5 and last > 0.75
-
-
-@pytest.mark.slow
-def test_a_behavior_that_appears_in_mid_run_learns_over_the_wire(tmp_path: Path) -> None:
-    path = executable(tmp_path, "exec sleep 60")
-    small = ["behaviors.B.hyperparameters.buffer_size=100", "env_settings.timeout_wait=20"]
-    run = run_file(tmp_path, path, "B", *small, max_steps=250)
-    run = run.model_copy(update={"behaviors": {}, "default_settings": run.behaviors["B"]})
-
-    def play() -> list[int]:
-        game, decisions = Dialer(run.env_settings.base_port, 20), [0, 0]
-        first = message()
-        first.unity_output.rl_initialization_output.communication_version = API_VERSION
-        told: Any = [first, message(), said()]
-        for at in range(5000):
-            answer = game.exchange(told.pop(0) if told else both(at))
-            if answer is None:
-                break
-            for k, name in enumerate(("B?team=0", "Late?team=0")):
-                decisions[k] += len(answer.unity_input.rl_input.agent_actions[name].value)
-        return decisions
-
-    def both(at: int) -> Any:
-        made = said(brain=False)
-        if at > 100:
-            made.MergeFrom(said(name="Late?team=0", brain=at == 101))
-        return made
-
-    end = in_thread(play)
-    assert train(run).finished
-    usual, late = end()
-    folder = tmp_path / "results" / "x"
-    assert late >= 250 and usual >= late + 90
-    assert (folder / "Late.onnx").exists()
-    assert json.loads((folder / "run_logs" / "training_status.json").read_text())["Late"]["checkpoints"]
-
-
-def test_a_game_killed_in_mid_step_leaves_a_clear_message_and_a_saved_run(served: Any, tmp_path: Path) -> None:
-    path = served("MenuToy", 2)
-    run = run_file(tmp_path, path, "MenuToy", "env_settings.max_lifetime_restarts=0", max_steps=100000)
-
-    def kill_after_an_update(parts: Run) -> None:
-        assert isinstance(parts.collector, ExchangeCollector)
-        (pid,) = [game.env._executable._process.pid for game in parts.collector._games]
-        learn = parts.trainees[0].learner.update
-
-        def update(*arguments: Any) -> Any:
-            found = learn(*arguments)
-            os.killpg(pid, signal.SIGKILL)  # type: ignore[arg-type]
-            return found
-
-        parts.trainees[0].learner.update = update  # type: ignore[method-assign]
-
-    with pytest.raises(WorkerError, match=r"return code -9 \(SIGKILL\).*max_lifetime_restarts is 0"):
-        train(run, on_start=kill_after_an_update)
-    folder = tmp_path / "results" / "x"
-    assert (folder / "MenuToy" / "checkpoint.pt").exists() and (folder / "MenuToy.onnx").exists()
-    found = Run(run, resume=True)
-    assert found.step >= 512
-    found.close()
-
-
-def test_a_behavior_that_the_game_does_not_have_is_named(served: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("palus.unity.discovery.SEARCH", 5)
-    run = run_file(tmp_path, served("MenuToy", 1), "Nobody")
-    with pytest.raises(EnvError, match="has MenuToy; Nobody did not appear within 5 messages"):
-        train(run)
