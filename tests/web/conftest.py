@@ -1,4 +1,4 @@
-"""What tests of pages share: a browser, and replays opened in it."""
+"""What tests of pages share: a browser, and replays opened in it; what those of workers share: an arena for them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from browsing import Tab, browsing, tabs
 from fastapi.testclient import TestClient
 from viewing import OpenPage
+from worker_server import served  # noqa: F401
 
 from palus.arena.referee.replay import encode_replay
 from palus.envs.recording import Recording
