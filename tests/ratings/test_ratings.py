@@ -9,7 +9,7 @@ from histories import variance_of_gaps
 from palus.ratings import bradley_terry, elo
 from palus.ratings.bradley_terry import _Belief, _finished, _rounds, _spread_seen
 from palus.ratings.games import Games, add_up, units_of
-from palus.ratings.interval import score_interval, wilson
+from palus.ratings.interval import score_interval, share_intervals, wilson
 from palus.ratings.scatter import Scatter, fit_scatter
 
 
@@ -274,3 +274,15 @@ def test_score_interval_covers_the_true_share(p: float, pairs: int):
         low, high = score_interval((rng.random((pairs, 2)) < p).mean(axis=1))
         hits += low <= p <= high
     assert 0.91 <= hits / 600 <= 0.99
+
+
+def test_intervals_of_many_are_the_intervals_of_each() -> None:
+    rng = np.random.default_rng(5)
+    of = np.repeat(np.arange(6), [2, 4, 8, 20, 40, 60])
+    units = np.arange(len(of)) // 2
+    points = rng.choice([0.0, 0.5, 1.0], len(of))
+    points[of == 2] = 1.0
+    low, high = share_intervals(points, units, of, 6)
+    for group in range(6):
+        pairs = points[of == group].reshape(-1, 2).mean(axis=1)
+        assert (low[group], high[group]) == pytest.approx(score_interval(pairs))

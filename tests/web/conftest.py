@@ -1,4 +1,4 @@
-"""What tests of pages share: a browser, and replays opened in it; what those of workers share: an arena for them."""
+"""What tests of pages share, a browser and replays opened in it; and of answers, a small arena and one for workers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from browsing import Tab, browsing, tabs
 from fastapi.testclient import TestClient
+from small_arena import arena, client  # noqa: F401
 from viewing import OpenPage
 from worker_server import served  # noqa: F401
 
