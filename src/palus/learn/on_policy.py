@@ -14,12 +14,13 @@ from torch import Tensor
 from palus.config.trainer import OnPolicyBehavior
 from palus.learn.device_steps import Descent, Held
 from palus.learn.learner import SEEN, Learner, Part, flat, means
+from palus.learn.returns import normalized
 from palus.learn.sequences import Sequences
 from palus.learn.strata import Strata
 from palus.nn.encoders import VECTORS
 from palus.nn.network import Inputs
 from palus.rollout.rollout import Rollout
-from palus.types import F32, I64, AnyArray
+from palus.types import F32, I64, AnyArray, Bool
 
 DECISIONS = "decisions"
 """Under it a device holds what is read of a decision, side by side."""
@@ -58,22 +59,32 @@ class OnPolicy(Learner):
         wanted = memory.sequence_length if memory is not None else None
         return min(wanted or len(rollout.active), len(rollout.active))
 
+    def normalize(self, advantages: F32, usable: Bool, strata: Strata) -> None:
+        """Give those of usable decisions zero mean and unit deviation, of all ranks together; both [T, B], in place."""
+        rows, columns = np.nonzero(usable)
+        places = [(rows[own], columns[own]) for own in strata.split(columns)]
+        for place, own in zip(places, normalized([advantages[place] for place in places], self.total), strict=True):
+            advantages[place] = own
+
     def epochs(
         self,
         strata: Strata,
-        items: Sequence[I64],
+        sequences: Sequences,
         size: int,
         part: Callable[[I64, Counts], Part],
         count: Callable[[I64], Counts],
         rate: float,
         study: Callable[[I64], dict[str, float]],
     ) -> dict[str, float]:
-        """Passes over shuffled items in minibatches of `size`, the remainder dropped; means over the minibatches.
+        """Passes over shuffled sequences in minibatches of `size`, the remainder dropped; means over the minibatches.
 
-        items: of each stratum. part: (items of a part, what counts in the minibatch) -> Part; called from several
-        threads at once. count: what counts in items; minibatches of all ranks are added up. study: lets what else
-        learns learn from the same minibatch. The policy loss is reported by its size, as ML-Agents does.
+        part: (numbers of a part, what counts in the minibatch) -> Part; called from several threads at once. count:
+        what counts in sequences; minibatches of all ranks are added up. study: lets what else learns learn from the
+        same minibatch. The policy loss is reported by its size, as ML-Agents does.
         """
+        numbers, columns = sequences.numbers, sequences.usable.shape[1]
+        width = int(strata.bounds[-1]) // columns  # agents of a column: 1, or a whole group
+        items = [numbers[own] for own in strata.split(numbers % columns, width)]
         there = int(self.total([len(own) for own in items]))
         size = max(1, min(size, there))
         found, told = list[dict[str, float]](), list[dict[str, float]]()
@@ -89,7 +100,7 @@ class OnPolicy(Learner):
                 parts = self.parallel.map(lambda piece: part(piece, whole), shares)  # noqa: B023
                 self.descend([each.gradient for each in parts], rate)
                 found.append({tag: sum(each.means[tag] for each in parts) for tag in (parts[0].means if parts else ())})
-                told.append(study(np.concatenate(pieces)))
+                told.append(study(np.concatenate(pieces)) if self.learned_signals else {})
         losses = [_added(own) for own in zip(*self.ranks.gather(found), strict=True)]
         return means([loss | other for loss, other in zip(losses, told, strict=True)])
 
@@ -141,8 +152,9 @@ class OnPolicy(Learner):
         self.device_steps.hold({DECISIONS: joined, **arrays, **masks, **bounds, **vectors})
         studied: list[dict[str, float]] = []
         found = self.device_steps.run(
-            self.objective, self.tags, plan, now.learning_rate, lambda k: studied.append(study(minibatches[k]))
-        )
+            self.objective, self.tags, plan, now.learning_rate,
+            lambda k: studied.append(study(minibatches[k]) if self.learned_signals else {}),
+        )  # fmt: skip
         return found | means(studied)
 
     def inputs_of(self, held: Held, places: Tensor) -> tuple[Inputs, Tensor | None]:

@@ -28,7 +28,7 @@ from palus.learn.device_steps import Descent, Held
 from palus.learn.learner import Part, flat
 from palus.learn.losses import surrogate, surrogate_tensors, value_loss, value_tensors
 from palus.learn.on_policy import DECISIONS, Counts, OnPolicy
-from palus.learn.returns import kept_memory, next_episode_values, normalized, usable_decisions
+from palus.learn.returns import kept_memory, next_episode_values, usable_decisions
 from palus.learn.sequences import Sequences
 from palus.nn.attention import AttentionCritic
 from palus.nn.network import Critic
@@ -261,13 +261,9 @@ class POCA(OnPolicy):
         h, now, length = self.behavior.hyperparameters, self.schedules(step), self.sequence_length(rollout)
         batch, G = self.batch(rollout), rollout.group_size
         present, returns = batch.present, batch.returns
-        groups = rollout.active.shape[1] // G
-        steps, members = np.nonzero(present)
-        places = [(steps[own], members[own]) for own in strata.split(steps % groups, G)]
-        told = normalized([batch.advantages[place] for place in places], self.total)
-        for place, own in zip(places, told, strict=True):
-            batch.advantages[place] = own
-        sequences = Sequences(present.any(1).reshape(-1, groups), length)
+        advantages = batch.advantages.reshape(rollout.active.shape)
+        self.normalize(advantages, present.reshape(advantages.shape), strata)
+        sequences = Sequences(present.any(1).reshape(len(advantages), -1), length)
         states, keep = self.replay(rollout, length)[1], kept_memory(rollout)
         K, B, S = states.shape
         memory = torch.from_numpy(states.reshape(K * B // G, G, S))
@@ -288,12 +284,10 @@ class POCA(OnPolicy):
             agents = steps[:, :, None] * G + np.arange(G)
             acting = counts[:, :, None] & present[steps]
             own, rows = steps[counts], agents[acting]
+            index = agents.reshape(length, -1) if S else rows[None]
+            parameters = self.forward(rollout, index, memory[torch.from_numpy(numbers)].flatten(0, 1), keep)[0]
             if S:
-                index = agents.reshape(length, -1)
-                parameters = self.forward(rollout, index, memory[torch.from_numpy(numbers)].flatten(0, 1), keep)[0]
                 parameters = parameters[torch.from_numpy(acting.ravel())]
-            else:
-                parameters = self.forward(rollout, rows[None], torch.empty(len(rows), 0), keep)[0]
             places, carried = own, tuple[Tensor, ...]()
             if recalled:  # memory runs over the decisions of a sequence that do not count, too
                 places, before = steps.ravel(), torch.from_numpy(recalled["critic_memory"][numbers])
@@ -308,7 +302,7 @@ class POCA(OnPolicy):
                 values, baselines, there = values[chosen], baselines[chosen], there[chosen]
             values, baselines = values.float(), baselines.float()[there]
             (policy_loss, _, kl, clipped), slope = surrogate(
-                parameters, flat(rollout.actions)[rows], flat(rollout.log_probs)[rows], batch.advantages.ravel()[rows],
+                parameters, flat(rollout.actions)[rows], flat(rollout.log_probs)[rows], advantages.ravel()[rows],
                 self.spec.actions, now.epsilon, now.beta,
             )  # fmt: skip
             critic_loss, value_slope = value_loss(values, returns[own], 0.5)
@@ -318,31 +312,22 @@ class POCA(OnPolicy):
                 [parameters, values, baselines],
                 [slope * of_agents, value_slope * of_steps, baseline_slope * of_agents],
             )
-            found = {
-                "Losses/Policy Loss": of_agents * policy_loss,
-                "Losses/Value Loss": of_steps * critic_loss,
-                "Losses/Baseline Loss": of_agents * baseline_loss,
-                "Policy/KL": of_agents * kl,
-                "Policy/Clipped": of_agents * clipped,
-            }
-            return Part(gradient, found)
+            losses = of_agents * policy_loss, of_steps * critic_loss, of_agents * baseline_loss
+            means = *losses, of_agents * kl, of_agents * clipped
+            return Part(gradient, dict(zip(self.tags, means, strict=True)))
 
         usable = usable_decisions(rollout).ravel()
 
         def study(minibatch: I64) -> dict[str, float]:
-            if not self.learned_signals:
-                return {}
             steps, counts = sequences.decisions(minibatch)
             rows = (steps[counts][:, None] * G + np.arange(G)).ravel()
             return self.study(rollout, rows[usable[rows]])
 
         size = h.batch_size // G // length
         if self.place.compiled:
-            numbers = sequences.numbers
-            items = [numbers[own] for own in strata.split(numbers % groups, G)]
-            found = self.epochs(strata, items, size, part, count, now.learning_rate, study)
+            found = self.epochs(strata, sequences, size, part, count, now.learning_rate, study)
         else:
-            decisions = flat(rollout.actions), flat(rollout.log_probs), keep.ravel(), batch.advantages.ravel()
+            decisions = flat(rollout.actions), flat(rollout.log_probs), keep.ravel(), advantages.ravel()
             arrays = {"memory": states.reshape(K * B // G, G, S), "returns": returns, "present": present, **recalled}
             if S and (rollout.paused is not None or "paused" in self.device_steps.held):
                 paused = np.zeros_like(rollout.active) if rollout.paused is None else rollout.paused

@@ -20,7 +20,7 @@ from palus.learn.device_steps import Descent, Held
 from palus.learn.learner import Part, flat
 from palus.learn.losses import surrogate, surrogate_tensors, value_loss, value_tensors
 from palus.learn.on_policy import DECISIONS, Counts, OnPolicy
-from palus.learn.returns import kept_memory, normalized, usable_decisions
+from palus.learn.returns import kept_memory, usable_decisions
 from palus.learn.sequences import Sequences
 from palus.rollout.rollout import Rollout
 from palus.types import F32, I64
@@ -56,10 +56,7 @@ class PPO(OnPolicy):
         values, states = self.replay(rollout, length)
         rewards = self.rewards(rollout, usable)
         advantages, targets = self.advantages(rollout, rewards, values)
-        rows, columns = np.nonzero(usable)
-        places = [(rows[own], columns[own]) for own in strata.split(columns)]
-        for place, own in zip(places, normalized([advantages[place] for place in places], self.total), strict=True):
-            advantages[place] = own
+        self.normalize(advantages, usable, strata)
         sequences, keep = Sequences(usable, length), kept_memory(rollout)
         memory = torch.from_numpy(flat(states))
 
@@ -83,21 +80,16 @@ class PPO(OnPolicy):
             critic_loss, value_slope = value_loss(values, flat(targets)[own], 0.5)
             share = len(own) / whole[0]
             gradient = self.network.weights.backward([parameters, values], [slope * share, value_slope * share])
-            found = {"Losses/Policy Loss": policy_loss, "Losses/Value Loss": critic_loss}
-            found |= {"Policy/KL": kl, "Policy/Clipped": clipped}
-            return Part(gradient, {tag: share * mean for tag, mean in found.items()})
+            means = share * policy_loss, share * critic_loss, share * kl, share * clipped
+            return Part(gradient, dict(zip(self.tags, means, strict=True)))
 
         def study(minibatch: I64) -> dict[str, float]:
-            if not self.learned_signals:
-                return {}
             index, counts = sequences.decisions(minibatch)
             return self.study(rollout, index[counts])
 
         size = h.batch_size // length
         if self.place.compiled:
-            numbers = sequences.numbers
-            items = [numbers[own] for own in strata.split(numbers % usable.shape[1])]
-            found = self.epochs(strata, items, size, part, count, now.learning_rate, study)
+            found = self.epochs(strata, sequences, size, part, count, now.learning_rate, study)
         else:
             acted = flat(rollout.actions), flat(rollout.log_probs)
             decisions = *acted, keep.ravel(), advantages.ravel(), flat(targets)
