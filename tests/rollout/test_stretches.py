@@ -104,3 +104,17 @@ def test_short_stretches_share_rows_unless_their_agents_remember_something(remem
     assert rollout.states.ravel().tolist() == ([7, 0, 7, 0] if remembers else [7, 0, 0])
     assert (~rollout.goes_on[1] == [False, *[True] * (len(columns) - 1)]).all() and not rollout.active[2, 1:].any()
     assert [stretch.steps for stretch in stretches][1] == [{0: 9}, {0: 10}]
+
+
+@pytest.mark.parametrize(
+    ("longest", "first", "shared"),
+    [(5, {0: 9, 1: 10}, True), (4, {0: 9, 1: 10}, False), (5, {0: 9, 1: 12}, False), (5, {0: 9, 1: WAITS}, False)],
+)
+def test_a_row_is_shared_by_what_fits_and_begun_by_a_group_of_whom_one_remembers_or_waits(
+    longest: int, first: dict[int, int], shared: bool
+) -> None:
+    record, spec = recorded([True] * 13)
+    record["states"][12] = 7.0
+    short = Stretch({}, [{0: 5, 1: 6}, {0: 7, 1: 8}]), Stretch({}, [first, {0: 11}])
+    rollout, _ = build(record, [Stretch({}, [{0: t} for t in range(longest)]), *short], spec, True)
+    assert rollout.active.shape == (longest + 1, 4 if shared else 6)

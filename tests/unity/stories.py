@@ -148,10 +148,11 @@ class Wild(Story):
         self.waits, draw, ends, decisions = True, self.random.random, list[Steps](), list[Steps]()
         for agent in list(self.there):
             if draw() < self.ends:
-                ends.append(steps((agent, agent, 1.0), group=self.there.pop(agent), truncated=draw() < 0.5))
+                cut_off, group = draw() < 0.5, self.there.pop(agent)
+                ends.append(steps((agent, agent, 1.0), group=group, truncated=cut_off, group_reward=1.0))
             elif draw() < self.decides[agent % 5]:
                 self.there[agent] = self.there[agent] if draw() < 0.99 else int(self.random.integers(3))
-                decisions.append(steps((agent, agent, 1.0), group=self.there[agent]))
+                decisions.append(steps((agent, agent, 1.0), group=self.there[agent], group_reward=1.0))
         while len(self.there) < 9:
             self.born += 1
             self.there[self.born] = int(self.random.integers(3))

@@ -392,7 +392,7 @@ def test_who_waits_remembers_and_what_is_learned_from_does_too(memory: str, seed
     assert told["Policy/KL"] == pytest.approx(0.0, abs=1e-6)  # decisions are as likely as when they were taken
 
 
-@pytest.mark.parametrize("seed", [0, 3, 5])
+@pytest.mark.parametrize("seed", [0, 3, 6])
 @pytest.mark.parametrize("memory", ["null", "{memory_size: 8, sequence_length: 3}"])
 def test_stretches_that_share_rows_are_worth_what_they_are_in_rows_of_their_own(
     monkeypatch: pytest.MonkeyPatch, memory: str, seed: int
@@ -401,7 +401,7 @@ def test_stretches_that_share_rows_are_worth_what_they_are_in_rows_of_their_own(
 
     def judged() -> tuple[int, list[list[float]]]:
         games = collector(Wild(seed), rows=200, horizon=20, grouped=True, policy=learner.network)
-        rollout = one(games.collect())
+        _, rollout = one(games.collect()), one(games.collect())  # the second one begins amid episodes
         batch = learner.batch(rollout)
         seen = rollout.observations["obs_0"][:-1].reshape(batch.present.shape)
         returns = np.broadcast_to(batch.returns, batch.present.shape)

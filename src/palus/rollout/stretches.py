@@ -207,12 +207,13 @@ def build(
 
 def _columns(record: Decisions, stretches: Sequence[Stretch]) -> list[list[dict[int, int]]]:
     """The steps of every row, or group of rows: short stretches one after another, an empty step between them, as far
-    as the longest one reaches. One whose agents remember something begins a row, where alone a rollout tells of it."""
+    as the longest one reaches. One whose agents remember something begins a row, where alone a rollout tells of it; so
+    does one in which somebody waits since a decision that is not in it."""
     longest, columns = max((len(stretch.steps) for stretch in stretches), default=0), list[list[dict[int, int]]]()
     for stretch in stretches:
         first = list(stretch.steps[0].values())
-        empty = not record["states"].shape[1] or (WAITS not in first and not record["states"][first].any())
-        if empty and columns and len(columns[-1]) + 1 + len(stretch.steps) <= longest:
+        begins = WAITS in first or record["states"][first].any()
+        if not begins and columns and len(columns[-1]) + 1 + len(stretch.steps) <= longest:
             columns[-1] += [{}, *stretch.steps]
         else:
             columns.append([*stretch.steps])
