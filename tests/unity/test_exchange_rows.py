@@ -358,6 +358,19 @@ def test_what_a_group_is_paid_after_a_member_ended_is_paid_whole(first: bool, fu
 
 
 @pytest.mark.parametrize("at_once", [True, False])
+def test_what_a_group_is_paid_after_a_member_ended_that_waited_is_paid_whole(at_once: bool) -> None:
+    """It is paid 1 before 2 decides again, and then, on both sides of the end of 1, 0.5 and 2."""
+    gone, goes_on = steps((1, 1.0, 0.0), group=5, group_reward=1.5), steps((2, 12.0, 0.0), group=5, group_reward=2.5)
+    told = [news(steps((1, 0.0, 0.0), (2, 10.0, 0.0), group=5)), news(steps((2, 11.0, 0.0), group=5, group_reward=1.0))]
+    told += [news(goes_on, gone)] if at_once else [news(None, gone), news(goes_on)]
+    told += [news(steps((2, 10.0 + t, 0.0), group=5, group_reward=4.0)) for t in range(3, 9)]
+    rollout = one(collector(Story(told), rows=5, grouped=True).collect())
+    assert rollout.paused is not None and rollout.paused[1].tolist() == [True, False]
+    rewards = POCA(behavior_of("poca"), KIND, torch.float32, 0).rewards(rollout, rollout.active)
+    assert rewards[:3, 0, 0].tolist() == [1.0, 2.5, 4.0]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
 def test_who_ends_last_knows_what_its_group_was_paid(at_once: bool) -> None:
     """All end before anybody decides again, the first of them before the pay."""
     ends = steps((1, 1.0, 0.0), group=5), steps((2, 11.0, 0.0), (3, 21.0, 0.0), group=5, group_reward=1.0)

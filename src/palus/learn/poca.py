@@ -191,18 +191,21 @@ class POCA(OnPolicy):
 
         Every member is told what its group was paid since its own latest decision, so the mean is over those, too, who
         wait since a decision in the rollout. Who ended was told until then alone: for it counts what those were told
-        who go on, or ended last.
+        who go on, or ended last, and while it waits it is of the mean no more.
         """
         (T, B), G = rollout.active.shape, rollout.group_size
         shape, streams = (T, B // G, G), list[F32]()
         active = told = rollout.active.reshape(shape)
-        if rollout.paused is not None:
-            told = active | rollout.paused.reshape(shape) & np.logical_or.accumulate(active)
-        gone = rollout.ended if rollout.left is None else rollout.ended & rollout.left
-        stays, of_group = active & ~gone.reshape(shape), rollout.group_rewards.reshape(shape) * active
+        stays = active if rollout.left is None else active & ~rollout.left.reshape(shape)
+        of_group = rollout.group_rewards.reshape(shape) * active
         staying = stays.sum(2, keepdims=True, dtype=np.float32)
         of_stays = (of_group * stays).sum(2, keepdims=True) / np.maximum(staying, np.float32(1))
-        of_group = np.where(active & ~stays & (staying > 0), of_stays, of_group).sum(2) / np.maximum(told.sum(2), 1)
+        stood_for = active & ~stays & (staying > 0)
+        if rollout.paused is not None:
+            latest = np.maximum.accumulate(np.where(active, np.arange(T)[:, None, None], 0))
+            counts = np.take_along_axis(active & ~stood_for, latest, 0)
+            told = active | rollout.paused.reshape(shape) & counts
+        of_group = np.where(stood_for, of_stays, of_group).sum(2) / np.maximum(told.sum(2), 1)
         for name, signal in self.signals.items():
             if signal is None:
                 own = (rollout.rewards.reshape(shape) * active).sum(2)

@@ -46,7 +46,8 @@ class Rollout:
     paused: [T, B] there is no decision, but others of the group take one while the row's episode goes on; None where
     groups decide in step. It may be terminated or truncated in a pause: before its group decides the next time.
     unended: [T, B] of truncated rows those whose episode goes on: only the row ends there. None where none does.
-    left: [T, B] of rows that ended those that did before others of their group; None where a step ends them at once.
+    left: [T, B] of last decisions of episodes those of members that ended before others of their group; None where a
+    step ends them at once.
     group_size: rows per group. versions: [T, B] gradient steps behind the acting weights. resident: the observations as
     tensors on the learner's device, where it has one. side_by_side: the rows are those of matches side by side, as many
     of each.
