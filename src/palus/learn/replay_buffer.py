@@ -96,7 +96,7 @@ class ReplayBuffer:
         self.rewards[places], self.terminated[places] = rewards[t, b], rollout.terminated[t, b]
         if self.renewed is not None and self.shown is not None:
             self.renewed[places] = rollout.terminated[t, b] & rollout.followed[t, b]
-            self.shown[places] = rollout.terminated[t, b] & rollout.concluded[t, b]
+            self.shown[places] = rollout.concluded[t, b]
         if self.masks is not None:
             self.masks[places] = True if rollout.masks is None else rollout.masks[t, b]
         self._next = (self._next + len(t)) % self.capacity
