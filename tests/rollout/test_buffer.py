@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import mmap
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
+from readable import two_matches
 
 from palus import envs
 from palus.rollout.buffer import NOBODY, UNWATCHED, Buffer
@@ -100,3 +103,13 @@ def test_opponents_of_another_behavior_are_watched_where_anybody_learns() -> Non
     assert keeper.ghost_steps(0) == 2
     keeper.lose(0, 2, slice(0, 1))
     assert keeper.ghost_steps(0) == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["actions", "log_probs", "parameters", "values", "group_rewards", "terminated", "truncated", "active", "versions",
+     "paused", "unended", "left", "shown"],
+)  # fmt: skip
+def test_a_rollout_is_refused_of_which_an_array_has_other_rows_than_the_rewards(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name}: shape \(3, 1\); expected to begin with \(3, 4\), as rewards do"):
+        replace(two_matches(), **{name: np.zeros((3, 1))})

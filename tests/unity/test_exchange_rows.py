@@ -55,6 +55,14 @@ def test_agents_that_end_together_are_waited_for_when_no_rollout_is_as_long_yet(
     assert [len(row) for row in rows_of(one(games.collect()))] == [4, 4]
 
 
+def test_a_rollout_waits_for_as_many_as_were_there_at_once_since_the_one_before() -> None:
+    told = [news(steps((1, 0.0, 0.0), (2, 50.0, 0.0))), news(steps((1, 1.0, 0.0), (2, 51.0, 0.0)))]
+    told += [news(steps((1, 2.0, 0.0)), steps((2, 52.0, 1.0))), *(news(steps((1, 3.0 + t, 0.0))) for t in range(20))]
+    games = collector(Story(told), rows=4, horizon=4)
+    games._records[0].demand = games._records[0].demand._replace(whole=True)
+    assert [one(games.collect()).agent_steps for _ in range(3)] == [8, 4, 4]
+
+
 def test_an_agent_that_decides_every_third_message_has_a_row_without_gaps() -> None:
     told = []
     for t in range(13):
@@ -137,7 +145,7 @@ def test_a_group_keeps_its_members_in_step_with_one_that_comes_late_and_one_that
     assert rollout.group_size == 3
     assert rollout.active[:4].tolist() == [[1, 1, 0], [1, 1, 1], [1, 0, 1], [1, 1, 1]]
     assert rollout.terminated[:3].tolist() == [[0, 0, 0], [0, 1, 0], [1, 0, 1]]
-    assert rollout.truncated[3].tolist() == [True] * 3
+    assert rollout.truncated[:4].tolist() == [[False] * 3] * 3 + [[True] * 3]
     assert rollout.group_rewards[2].tolist() == [2.0, 0.0, 2.0]
     assert rollout.observations["obs_0"][3, :, 0].tolist() == [4.0, 14.0, 24.0]
 

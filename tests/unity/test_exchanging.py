@@ -271,8 +271,9 @@ def test_a_game_begins_with_another_seed_every_time_also_where_a_run_goes_on() -
     games.restart()
     games.collect()
     again = collector(later, rows=4)
-    again.load(games.save())
-    again.collect()
+    saved = games.save()
+    again.load({name: saved[name] for name in ("tick", "resets")})  # older versions know of no groups' sizes
+    assert one(again.collect()).group_size == 1
     assert (first.seeds, second.seeds, later.seeds) == ([2, 4], [3, 5], [6])
     assert again.tick > games.tick > 0
 
