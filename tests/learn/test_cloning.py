@@ -71,9 +71,10 @@ def test_an_update_takes_whole_minibatches_of_every_epoch(
 def test_with_memory_an_update_takes_sequences_and_an_episode_begins_with_an_empty_one(tmp_path: Path) -> None:
     memory = "network_settings.memory={memory_size: 8, sequence_length: 3}"
     for settings, count in (("batch_size: 7", 6), ("batch_size: 7, samples_per_update: 11", 3)):  # 4 sequences by 2
-        cloning, learner = cloning_of(tmp_path, settings, memory)
-        found = cloning.minibatches(learner.behavior)
-        assert [(sequences.length, len(numbers)) for sequences, numbers in found] == [(3, 2)] * count
+        for own in (memory, memory.replace("3", "null")):
+            cloning, learner = cloning_of(tmp_path, settings, own, "time_horizon=3")
+            found = cloning.minibatches(learner.behavior)
+            assert [(sequences.length, len(numbers)) for sequences, numbers in found] == [(3, 2)] * count
     assert cloning._keep[:, 0].tolist() == [1, 1, 1, 1, 1, 1, 0, 1, 1, 1]
     longer = "network_settings.memory={memory_size: 8, sequence_length: 12}"
     cloning, learner = cloning_of(tmp_path, "num_epoch: 1", longer)

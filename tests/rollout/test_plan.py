@@ -128,6 +128,10 @@ def test_a_trainer_with_a_replay_buffer_learns_as_soon_as_a_few_gradient_steps_a
     demand = demands_of(run, {0: ("SoccerTwos", Always(0))}, {0: 1})[0]
     recalls, horizon = RECALLS in more, run.behaviors["SoccerTwos"].time_horizon
     assert demand == (min(horizon, 42 if recalls else 40), 6 if recalls else horizon, False, recalls)
+    four = demands_of(run.changed(env_settings={"num_envs": 4}), {0: ("SoccerTwos", Always(0))}, {0: 1})[0]
+    assert four.rows == 4 * min(horizon, 12 if recalls else 10)
+    alike = {**run.behaviors, "Late": run.behaviors["SoccerTwos"]}
+    assert plan_matches(run.changed(behaviors=alike), rows=2) == (matches, steps)
     # Others that share its rollouts would learn nothing from a few decisions.
     both = {**run.behaviors, "Late": load_run("debug").behaviors["SoccerTwos"]}
     assert plan_matches(run.changed(behaviors=both), rows=2) == (matches, horizon)
