@@ -203,11 +203,16 @@ def test_a_best_metric_that_no_episode_tells_is_told_of_once(tmp_path: Path) -> 
     for episodes in (99, 1, 100):
         trainee.record.recent.extend([Episode(0, 0, 0, True, 4, 0.0, 0.0, stats={"frags": 1.0})] * episodes)
         parts.saving.keep_best(trainee, report)
+    assert len(told) == 1
+    for more in ("frag", ""):  # of another policy, and of one that is not asked for it
+        trainee.behavior, trainee.policy = trainee.behavior.changed(best_metric=more), trainee.policy + 1
+        parts.saving.keep_best(trainee, report)
     parts.close()
-    assert told == [
+    told_once = (
         "Recall: none of 100 episodes tells best_metric frag, so no policy is the best; they tell reward, length, "
         "true_objective, frags."
-    ]
+    )
+    assert told == [told_once] * 2
 
 
 def test_a_new_best_policy_leads_by_a_thousandth_over_a_hundred_episodes_after_a_restart_too(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from palus.cli import app
 from palus.config import load_run
 from palus.config.source import Source
 from palus.errors import CheckpointError
+from palus.learn.ranks import ALONE
 from palus.nn.distributions import likeliest, sample
 from palus.run.folder import FORMAT, read_checkpoint
-from palus.run.initial import with_initial_paths
+from palus.run.initial import SEEDS, with_initial_paths, with_seed
 from palus.train import Run
 from palus.types import ActionSpec, Continuous, Discrete
 
@@ -201,3 +203,20 @@ def test_a_deterministic_behavior_takes_the_likeliest_actions(tmp_path: Path, mo
             f"palus.sampling.collector={collector}", "palus.sampling.workers=0",
         )  # fmt: skip
         assert asked
+
+
+def test_a_run_whose_game_is_started_first_goes_on_with_its_seed_and_any_other_is_given_one(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "SoccerTwos" / "checkpoint.pt"
+    checkpoint.parent.mkdir()
+    torch.save({"format": FORMAT, "seed": SEEDS}, checkpoint)  # one that is not drawn
+    talks = ["env_settings.env_path=game", "palus.num_matches=0"]
+
+    def seed(*settings: str, resume: bool = True, kept: str = "env_settings.seed=-1") -> int:
+        run = load_run(Source("run.yaml", TINY), [kept, *settings])
+        return with_seed(run, tmp_path, ALONE, resume).env_settings.seed
+
+    assert seed(*talks) == SEEDS and seed(*talks, kept="env_settings.seed=0") == 0
+    drawn = seed(*talks, resume=False), seed(*talks, resume=False), seed()
+    assert all(0 <= number < SEEDS for number in drawn) and len(set(drawn)) == 3
+    shutil.copy(DATA / "ppo.pt", checkpoint)  # ML-Agents keeps none
+    assert 0 <= seed(*talks) < SEEDS

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from countdown import CountdownOfTwo
 
 from palus.config import load_run, notes
 from palus.config.trainer import PpoBehavior
 from palus.envs import GameSource
 from palus.rollout.making import demands_of
-from palus.run.misfits import known_game, misfits
+from palus.run.misfits import _of_normalized, known_game, misfits
 from palus.train import Run
 from palus.trust import Trust
+from palus.types import ObservationSpec
 
 MINE = Trust(frozenset({"countdown"}))
 
@@ -46,6 +49,12 @@ def test_an_observation_to_be_normalised_that_the_game_does_not_have_is_a_fault_
         f"{at}.normalize_names: SoccerTwos has no observation speed; it has obs_0, obs_1",
     ]
     assert misfits(load_run("soccertwos-ppo", [names])) == [], "where nothing is normalised that is noted"
+    two = CountdownOfTwo().spec
+    other = replace(two.behaviors[1], observations=(ObservationSpec("obs_1", (1,)),))  # which one behavior sees
+    told = _of_normalized("here", run.behaviors["SoccerTwos"], replace(two, behaviors=(two.behaviors[0], other)))
+    hints = {"obs_0": "did you mean obs_1?", "obs1": "did you mean obs_1?", "speed": "it has left, obs_1"}
+    has_no = "here.normalize_names: countdown has no observation"
+    assert list(told) == [f"{has_no} {name}; {hint}" for name, hint in hints.items()]
 
 
 def test_default_settings_stand_in_for_behaviors_that_a_file_leaves_out_and_are_judged_as_theirs(
