@@ -9,6 +9,7 @@ import pytest
 
 from palus.config import RunFile, load_run, preset_names
 from palus.config.environment import UniformSampler
+from palus.config.load import changes
 from palus.config.trainer import OnPolicyBehavior, PocaBehavior, PpoBehavior, SacBehavior
 from palus.errors import ConfigError
 
@@ -329,3 +330,23 @@ def test_a_map_changes_values_of_a_section_and_leaves_its_others() -> None:
 
 def test_preset_names_are_the_shipped_files() -> None:
     assert {"debug", "soccertwos", "soccertwos-ppo"} <= set(preset_names())
+
+
+def test_what_a_run_that_goes_on_has_otherwise_is_told_also_where_it_has_no_more_of_it() -> None:
+    place, rate = "checkpoint_settings.results_dir=elsewhere", "behaviors.SoccerTwos.hyperparameters.learning_rate"
+    parameters = "environment_parameters={{speed: {}, size: 2.0}}"
+    before = load_run("debug", [f"{rate}=0.001", parameters.format(1.0), "env_settings.seed=3"])
+    play = "behaviors.SoccerTwos.self_play"
+    now = load_run("debug", [f"{rate}=0.002", "environment_parameters={speed: 1.5}", f"{play}=null", place])
+    told = changes(before, now)
+    assert told.pop(1).startswith(f'{play}: null, until now {{"save_steps": 3000, ')
+    assert told == [
+        f"{rate}: 0.002, until now 0.001",
+        "environment_parameters.speed: 1.5, until now 1.0",
+        "environment_parameters.size: null, until now 2.0",
+    ]
+    assert changes(now, before)[-3:] == [
+        "env_settings.seed: 3, until now -1",  # one that is drawn is the one that was
+        "environment_parameters.speed: 1.0, until now 1.5",
+        "environment_parameters.size: 2.0, until now null",
+    ]

@@ -103,23 +103,24 @@ def plain(settings: Behavior | RunFile) -> Tree:
     return tree
 
 
-def leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted path -> value of everything in a tree."""
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            yield from leaves(value, f"{above}{key}.")
-        else:
-            yield above + key, value
+def differing(
+    tree: Mapping[str, Any], other: Mapping[str, Any], above: str = ""
+) -> Iterator[tuple[str, object, object]]:
+    """Dotted path and values of everything that two trees do not have alike, as one where only one of them has it."""
+    for key in {**tree, **other}:
+        one, two = tree.get(key), other.get(key)
+        if isinstance(one, Mapping) and isinstance(two, Mapping):
+            yield from differing(one, two, f"{above}{key}.")
+        elif one != two:
+            yield above + key, one, two
 
 
 def changes(before: RunFile, now: RunFile) -> list[str]:
     """What a run that goes on has otherwise than it had, a line each: but for its folder, and seeds that are drawn."""
-    had = dict(leaves(plain(before)))
     return [
-        f"{key}: {json.dumps(value)}, until now {json.dumps(had.get(key))}"
-        for key, value in leaves(plain(now))
+        f"{key}: {json.dumps(value)}, until now {json.dumps(had)}"
+        for key, value, had in differing(plain(now), plain(before))
         if not ((key.endswith("seed") and value == -1) or key.startswith("checkpoint_settings."))
-        and value != had.get(key)
     ]
 
 

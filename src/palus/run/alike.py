@@ -7,12 +7,11 @@ import platform
 from collections.abc import Sequence
 from contextlib import nullcontext
 from hashlib import sha256
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from palus.config import RunFile
-from palus.config.load import leaves, plain
+from palus.config.load import differing, plain
 from palus.errors import CheckpointError, ConfigError
 from palus.files import write_bytes
 from palus.learn.ranks import Ranks
@@ -40,12 +39,12 @@ def refuse_another_file(run: RunFile, ranks: Ranks) -> None:
     what each does with the sum is up to its own numbers. Only folders and threads may be those of a machine."""
     tree = plain(run)
     del tree["checkpoint_settings"], tree["palus"]["threads"]
-    own = [f"{key} {json.dumps(value)}" for key, value in leaves(tree)]
-    apart = (both for both in zip_longest(own, ranks.first(own), fillvalue="nothing") if both[0] != both[1])
-    for rank, differing in enumerate(ranks.gather(next(apart, None))):
-        if differing is not None:
-            here, there = differing
-            raise ConfigError(f"rank {rank} has {here}, where rank 0 has {there}; give all ranks the same run file")
+    for rank, apart in enumerate(ranks.gather(next(differing(tree, ranks.first(tree)), None))):
+        if apart is not None:
+            key, here, there = apart[0], *map(json.dumps, apart[1:])
+            raise ConfigError(
+                f"rank {rank} has {key} {here}, where rank 0 has {key} {there}; give all ranks the same run file"
+            )
 
 
 def bring_home(root: Path, ranks: Ranks) -> str | None:
