@@ -177,9 +177,6 @@ def save(connection: Connection, known: Intake) -> None:
         connection.execute(gone, [{"a": name} for name in players])
         connection.execute(insert(player_sums), [_player_row(known, name) for name in players])
     save_census(connection, env, known.census)
-    if known.struck_saved - known.struck:
-        connection.execute(delete(left_out).where(left_out.c.env == env))
-        known.struck_saved = set()
     new = [{"match_id": name, "env": env} for name in sorted(known.struck - known.struck_saved)]
     if new:  # the others stay: there may be as many as an account has ever sent
         connection.execute(insert(left_out), new)
