@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from flaky_storage import Flaky, flaky  # noqa: F401
 from sqlalchemy import select
 
-from palus.arena.jobs.worker import OUT_OF_REACH_S, Lease, describe_here, play_order, work
+from palus.arena.jobs.reports import Report
+from palus.arena.jobs.worker import OUT_OF_REACH_S, Lease, _run_in_reach, describe_here, play_order, work
 from palus.arena.ladder.discovery import FolderPool, sweep_house
 from palus.arena.ladder.scheduler import PeriodicSweep, Scheduler
 from palus.arena.ladder.settings import ArenaSettings
@@ -20,7 +22,7 @@ from palus.arena.locked.sandbox import LockedProcess, LockedProcessError, Sandbo
 from palus.arena.locked.unit import UnitReport
 from palus.arena.locked.vet import Vetting
 from palus.arena.models.refusal import Refusal
-from palus.errors import ArenaError
+from palus.errors import ArenaError, UnreachableError
 from palus.store import Store, open_store
 from palus.store.tables import jobs
 
@@ -114,3 +116,18 @@ def test_a_job_waits_while_the_storage_of_its_models_is_away(
     with store.read() as connection:
         assert connection.execute(select(jobs.c.state, jobs.c.attempts)).all() == [("reported", 1)]
     store.close()
+
+
+def test_a_job_that_others_have_meanwhile_waits_for_no_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    away, stop, lost = UnreachableError("the storage is away"), threading.Event(), threading.Event()
+    nowhere: Any = None
+    lease: Any = SimpleNamespace(job_id=7)
+
+    def run(*_: object) -> Report:
+        raise away
+
+    monkeypatch.setattr("palus.arena.jobs.worker._run", run)
+    monkeypatch.setattr(stop, "wait", lambda seconds: lost.set() if not lost.is_set() else pytest.fail("it waits"))
+    with pytest.raises(UnreachableError) as raised:
+        _run_in_reach(nowhere, lease, stop, lost)
+    assert raised.value is away

@@ -285,6 +285,17 @@ def test_an_audit_suspends_a_forger_with_its_account_and_looks_at_every_forfeit_
             reinstate(connection, "lab/pc")
 
 
+def test_forfeits_that_the_arena_s_own_workers_reported_are_looked_at_no_more_often_than_other_matches(
+    tmp_path: Path,
+) -> None:
+    store = open_store(tmp_path)
+    honest = report_of(store, "local-1", house("ball-chaser"), house("random"))
+    fakes = cut_short(store, honest[0])
+    for number in range(3):
+        log_again(store, honest, f"again{number}", "local-1", cause="timeout", **fakes)
+    assert len(audit(store, 0.0, seed=0, now_ms=1).found) == 2  # the legs of a pair
+
+
 def test_an_audit_holds_little_of_a_long_log_but_what_it_looks_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -286,7 +286,8 @@ def test_an_annulment_reads_no_match_before_its_point_again_and_keeps_the_points
     assert {row["rating"] for row in points if row["seq"] == 40} == {7.0}
 
 
-def test_what_was_struck_out_before_is_not_written_again_with_every_match(tmp_path: Path) -> None:
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_was_struck_out_before_is_not_written_again_with_every_match(tmp_path: Path, restarted: bool) -> None:
     records = season({"ann/a": 0.0, "bob/b": 0.0}, units=6, seed=7)
     store = make_store(tmp_path, ["ann/a", "bob/b"], records[:-2])
     struck = [{"match_id": r.id, "reason": "audit", "created_ms": 1} for r in records[:8]]
@@ -302,6 +303,7 @@ def test_what_was_struck_out_before_is_not_written_again_with_every_match(tmp_pa
             if some:
                 connection.execute(insert(annulments), some)
         add(store, more)
+        refresher = Refresher(store, SETTINGS) if restarted else refresher
         refresher.refresh()
     assert sorted(written) == sorted(line["match_id"] for line in struck)
     grown = dump(store)
