@@ -296,11 +296,12 @@ def test_a_storage_that_never_answers_a_sign_of_life_holds_no_training_up(
 def test_a_sign_of_life_comes_every_ten_seconds_and_tells_the_speed_since_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ada, bob = (Exchange(Berth(str(tmp_path), name)) for name in ("ada", "bob"))
+    ada, bob, cy = (Exchange(Berth(str(tmp_path), name)) for name in ("ada", "bob", "cy"))
     found = []
     for exchange, now, step, state in (
         (ada, 100.0, 50, "training"), (ada, 104.0, 1000, "training"), (ada, 110.0, 1050, "training"),
         (ada, 111.0, 1050, "stopped"), (bob, 112.0, 50, "training"), (bob, 113.0, 50, "stopped"),
+        (cy, 114.0, 50, "training"), (cy, 119.0, 550, "stopped"),
     ):  # fmt: skip
         clock = SimpleNamespace(monotonic=lambda now=now: now, time=time.time)
         monkeypatch.setattr("palus.league.exchange.time", clock)
@@ -309,7 +310,16 @@ def test_a_sign_of_life_comes_every_ten_seconds_and_tells_the_speed_since_the_on
         line = seen(exchange.depot, exchange.run)
         assert line is not None
         found.append((line.steps["0"], line.speed))
-    assert found == [(50, None), (50, None), (1050, 100.0), (1050, 100.0), (50, None), (50, None)]
+    assert found == [
+        (50, None),
+        (50, None),
+        (1050, 100.0),
+        (1050, 100.0),
+        (50, None),
+        (50, None),
+        (50, None),
+        (550, 100.0),
+    ]
 
 
 def test_a_storage_that_never_answers_is_waited_for_a_tenth_of_the_time(

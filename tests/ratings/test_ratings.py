@@ -80,6 +80,15 @@ def test_the_spread_of_the_field_is_found():
         assert fit.prior_sd == pytest.approx(np.std(strengths), rel=0.3)
 
 
+@pytest.mark.parametrize(("players", "width"), [(2, 350.0), (4, 350.0), (9, 525.0), (16, 700.0)])
+def test_where_opponents_were_chosen_otherwise_than_by_results_the_prior_grows_with_the_root_of_the_field(
+    players, width
+):
+    played = np.zeros((players, players))
+    played[0, 1] = 2.0  # the two are close, whatever the others are
+    assert bradley_terry.fit_table(played / 2, played).prior_sd == pytest.approx(width)
+
+
 def test_the_spread_that_estimates_show_is_the_field_s_whatever_the_prior():
     strengths = np.linspace(-200.0, 200.0, 12)
     seen = []

@@ -187,16 +187,16 @@ class Weighing:
 
 def test_what_is_drawn_for_a_match_is_there_when_it_begins(served: Any) -> None:
     weight = UniformSampler.model_validate({"sampler_type": "uniform", "sampler_parameters": {"seed": 4}})
-    trainer, _, _ = served(lambda matches: Matches(Weighing, matches), 1)
+    trainer, _, _ = served(lambda matches: Matches(Weighing, matches), 2)
     trainer.receive()
     said = trainer.reset(side_channels.join([side_channels.parameter_message("weight", weight, 0)]))
     begun, paid = list[float](), list[float]()
     for _ in range(4):
-        (own,) = (info for info in said.rl_output.agentInfos["Weighing?team=0"].value if not info.done)
-        begun += floats(own.observations[0].float_data.data, 1, "weight").tolist()
-        said = trainer.send({"Weighing?team=0": [[0]]})
+        for own in (info for info in said.rl_output.agentInfos["Weighing?team=0"].value if not info.done):
+            begun += floats(own.observations[0].float_data.data, 1, "weight").tolist()
+        said = trainer.send({"Weighing?team=0": [[0], [0]]})
         paid += [reward for _, _, reward, done, _ in infos(said)["Weighing?team=0"] if done]
-    assert begun == paid and len(set(begun)) == 4
+    assert begun == paid and len(set(begun)) == 8
 
 
 @pytest.mark.parametrize(
