@@ -122,6 +122,23 @@ def test_what_only_a_rollout_cut_off_has_not_ended_for_who_learns_rewards() -> N
     assert ended == {2.0: False, 3.0: False, 12.0: True}
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_who_learns_rewards_sees_what_came_of_a_decision_after_which_its_agent_waited(ends: bool) -> None:
+    """2 decides in every third message, the one that ends the rollout among them, or ends before it would."""
+    told = [news(steps(*[(1, float(t), 0)] + ([(2, 50.0 + t, 0)] if t % 3 == 0 else []), group=5)) for t in range(10)]
+    if ends:
+        told[5] = news(steps((1, 5.0, 0.0), group=5), steps((2, 99.0, 0.0), group=5))
+        told[6:] = [news(steps((1, float(t), 0.0), group=5)) for t in range(6, 20)]
+    rollout = one(collector(Story(told), rows=12, grouped=True).collect())
+    assert (usable_decisions(rollout) == rollout.active).all()
+    found = decisions_of(rollout, np.flatnonzero(rollout.active), KIND.actions, False)
+    before, after = (seen["obs_0"].ravel().tolist() for seen in (found.observations, found.following))
+    seldom = {50.0: (53.0, False), **({53.0: (99.0, True)} if ends else {53.0: (56.0, False), 56.0: (59.0, False)})}
+    often = {float(t): (t + 1.0, False) for t in range(10 if ends else 9)}
+    assert dict(zip(before, zip(after, found.ended.tolist(), strict=True), strict=True)) == often | seldom
+    assert found.known.all()
+
+
 def test_an_agent_that_moved_to_another_group_has_not_ended_for_who_learns_rewards() -> None:
     told = [news(steps((1, 0.0, 0.0), (2, 10.0, 0.0), group=5))]
     told += [news(together(steps((1, t, 1.0), group=6), steps((2, 10.0 + t, 1.0), group=5))) for t in range(1, 5)]

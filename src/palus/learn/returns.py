@@ -16,7 +16,7 @@ def usable_decisions(rollout: Rollout) -> Bool:
     """[T, B]: active, and followed by something known: an end, a decision, or the rollout's last state."""
     known = np.ones_like(rollout.active)
     known[:-1] = rollout.active[1:] | rollout.terminated[:-1] | rollout.truncated[:-1]
-    usable: Bool = rollout.active & known
+    usable: Bool = rollout.active & np.take_along_axis(known, rollout.until, 0)
     return usable
 
 

@@ -127,6 +127,15 @@ class Rollout:
         return self.decides_next | self.concluded
 
     @property
+    def until(self) -> I64:
+        """[T, B]: the time after which what came of it is seen: its own, or the last one that its agent waits in."""
+        found = np.repeat(np.arange(len(self.active))[:, None], self.active.shape[1], 1)
+        if self.paused is not None:
+            for t in reversed(range(len(found) - 1)):
+                found[t] = np.where(self.paused[t + 1], found[t + 1], found[t])
+        return found
+
+    @property
     def agent_steps(self) -> int:
         """Decisions that the learner can use."""
         return int(self.active.sum())

@@ -169,9 +169,10 @@ def build(
         seen[name][:-1] = spread(f"seen {name}")
         if name == MASKS:
             seen[name][:-1][~active], seen[name][-1] = True, True
-    followed, terminated = np.where(active, record["followed"][rows], -1), spread("terminated")
+    followed = np.where(active, record["followed"][rows], -1)
+    terminated, unended = spread("terminated"), spread("unended")
     if waits.any():
-        _let_leave(waits, active & ~spread("first"), followed, terminated)
+        _let_leave(waits, active & ~spread("first"), followed, terminated, unended)
     concluded: Bool = followed >= 0
     ends = followed[concluded]  # in the order of argwhere
     first = rows[active.argmax(0), np.arange(B)]  # of each row, which may begin in a pause; empty in all later ones
@@ -197,7 +198,7 @@ def build(
         versions=spread("versions"),
         side_by_side=False,
         paused=waits if waits.any() else None,
-        unended=spread("unended"),
+        unended=unended,
         left=spread("left"),
         shown=concluded & terminated,
     )
@@ -220,7 +221,7 @@ def _columns(record: Decisions, stretches: Sequence[Stretch]) -> list[list[dict[
     return columns
 
 
-def _let_leave(waits: Bool, returns: Bool, followed: I64, terminated: Bool) -> None:
+def _let_leave(waits: Bool, returns: Bool, followed: I64, terminated: Bool, unended: Bool) -> None:
     """Move the ends of those who waited then from their decisions to the last step that they waited in, in place.
 
     returns: who decides in an episode that had begun. Who waits and is not there in the next step leaves, also where
@@ -229,7 +230,8 @@ def _let_leave(waits: Bool, returns: Bool, followed: I64, terminated: Bool) -> N
     for t in range(1, len(waits)):
         own = waits[t]
         followed[t, own], followed[t - 1, own] = followed[t - 1, own], -1
-        terminated[t, own], terminated[t - 1, own] = terminated[t - 1, own], False
+        for ends in (terminated, unended):
+            ends[t, own], ends[t - 1, own] = ends[t - 1, own], False
     stays = np.zeros_like(waits)
     stays[:-1] = (waits | returns)[1:]
     terminated |= waits & ~stays & (followed < 0)

@@ -57,12 +57,13 @@ class Experience:
 def decisions_of(rollout: Rollout, index: I64, actions: ActionSpec, squash: bool) -> Experience:
     """Experience of a rollout by their numbers t B + b. squash: as in `palus.nn.distributions.told`."""
     t, b = np.divmod(index, rollout.active.shape[1])
+    last = rollout.until[t, b]
     return Experience(
         {name: seen[t, b] for name, seen in rollout.observations.items()},
-        rollout.following(t, b),
+        rollout.following(last, b),
         told(rollout.actions[t, b], actions, squash),
-        rollout.ended[t, b],
-        ~rollout.terminated[t, b] | rollout.concluded[t, b],
+        rollout.ended[last, b],
+        ~rollout.terminated[last, b] | rollout.concluded[last, b],
     )
 
 
