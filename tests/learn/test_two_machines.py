@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import palus
+from palus.learn.ranks import GLOO_INTERFACE
 from two_machines import NAMES, two_machines
 
 TALK = """
@@ -22,9 +23,14 @@ ranks.close()
 """
 
 
-def test_ranks_meet_on_the_network_though_each_machines_own_name_leads_to_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("given", [None, "wire,wire"])
+def test_ranks_meet_on_the_network_though_each_machines_own_name_leads_to_itself(
+    given: str | None, tmp_path: Path
+) -> None:
+    """given: the interfaces that somebody chose, as gloo takes them."""
     here = {**os.environ, "PYTHONPATH": str(Path(palus.__file__).parents[1])}
     told = {"MASTER_ADDR": NAMES[0], "MASTER_PORT": "29500", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1"}
+    told |= {GLOO_INTERFACE: given} if given else {}
     try:
         with two_machines(tmp_path) as there, ThreadPoolExecutor(2) as pool:
 
@@ -37,4 +43,4 @@ def test_ranks_meet_on_the_network_though_each_machines_own_name_leads_to_itself
             said = list(pool.map(talk, range(2)))
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"no networks of one's own here: {error}")
-    assert said == ["['m1', 'm2'] wire\n"] * 2
+    assert said == [f"['m1', 'm2'] {given or 'wire'}\n"] * 2

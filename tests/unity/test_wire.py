@@ -19,7 +19,7 @@ from palus.errors import ProtocolError
 from palus.unity import side_channels
 from palus.unity.environment import UnityEnv
 from palus.unity.messages import API_VERSION, CLOSING, METHOD, bools, check_version, floats, message, packed, parse
-from palus.unity.wire import Dialer, Listener
+from palus.unity.wire import Dialer, Listener, _Threads
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_a_script_ends_that_closes_nothing_while_a_game_waits() -> None:
     script = """
 import sys, threading
 from palus.unity.messages import message
-from palus.unity.wire import Dialer, Listener
+from palus.unity.wire import Dialer, Listener, _Threads
 closed = Listener(0)
 closed.close()
 for thread in threading.enumerate():
@@ -235,3 +235,10 @@ raise SystemExit(3)
 """
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert (found.returncode, found.stdout) == (3, "4\n"), found.stderr
+
+
+def test_whoever_waits_for_a_call_of_the_listener_s_threads_hears_what_it_raised() -> None:
+    threads = _Threads()
+    calls = [threads.submit(divmod, 7, number) for number in (2, 0)]
+    threads.shutdown()
+    assert calls[0].result(10.0) == (3, 1) and isinstance(calls[1].exception(10.0), ZeroDivisionError)
