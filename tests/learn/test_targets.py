@@ -8,12 +8,14 @@ from dataclasses import astuple, replace
 import numpy as np
 import pytest
 import torch
-from readable import SPEC, advantages_of, behavior_of, readable_poca, readable_ppo, rollout, two_matches
+from paying import paying_poca
+from readable import NUMBERS, SPEC, advantages_of, behavior_of, readable_poca, readable_ppo, rollout, two_matches
 
 from palus.errors import DivergenceError
 from palus.learn.poca import POCA
 from palus.learn.ppo import PPO
 from palus.learn.returns import usable_decisions
+from palus.learn.signals import decisions_of
 
 NO_MEMORY = torch.empty(0, 0), torch.empty(0, 0)
 
@@ -118,6 +120,16 @@ def test_who_waits_since_before_the_rollout_has_no_share_of_what_its_group_is_pa
     paused[0, 1] = True
     data = replace(data, paused=paused, group_rewards=np.float32([[10, 0], [0, 4], [6, 0]]))
     close(readable_poca().rewards(data, data.active)[:, 0, 0], [20, 6, 14])
+
+
+def test_signals_pay_a_decision_after_which_its_agent_waited_by_what_it_saw_in_the_end():
+    # Three times what is seen: 1 and 3 of row 0, 2 of row 1, which waits until it ends
+    data = taking_turns(terminated=[(2, 0), (2, 1)], truncated=[])
+    assert usable_decisions(data).tolist() == [[True, False], [False, True], [True, False]]
+    close(paying_poca(False).rewards(data, usable_decisions(data))[:, 0, 1], [3, 6, 9])
+    found = decisions_of(data, np.array([0, 3, 4]), SPEC.actions, False)  # t B + b
+    assert found.ended.tolist() == [False, True, True] and found.known.tolist() == [True, False, False]
+    assert found.following["obs_0"][0] @ np.arange(1, NUMBERS + 1) == 3
 
 
 def all_out():
