@@ -54,6 +54,22 @@ def run_folder(folder: Path, *lines: dict[str, Any]) -> ProgressWriter:
     return writer
 
 
+@pytest.mark.parametrize(
+    ("told", "speed"),
+    [
+        ([(60_000, 100.0, "reward"), (60_800, 100.5, "Baselines/bot")], 600.0),
+        ([(60_000, 100.0, "reward"), (60_000, 100.0, "Baselines/bot")], 600.0),
+        ([(1000 * k, 50.0 if k <= 20 else 90.0, "reward") for k in range(1, 41)], 500.0),  # twenty of each update
+    ],
+)
+def test_the_speed_of_a_run_is_that_of_its_summaries(
+    tmp_path: Path, told: list[tuple[int, float, str]], speed: float
+) -> None:
+    lines = [summary(step, seconds, **{tag: 0.5}) for step, seconds, tag in told]
+    run_folder(tmp_path, opening(), *lines)
+    assert Runs([tmp_path]).look().runs[0].learners[0].speed == speed
+
+
 def test_a_run_is_followed_from_nothing_to_its_end(tmp_path: Path) -> None:
     runs = Runs([tmp_path / "mine"])
     (tmp_path / "mine").mkdir()

@@ -16,6 +16,8 @@ MAX_POINTS = 400
 """Of a curve in an answer; a screen shows no more."""
 PACE_SUMMARIES = 10
 """The last so many give the speed."""
+TEST_MATCHES = "Baselines/"
+"""So begin the tags of rows that come when test matches were played, a moment after a summary."""
 EVENTS = "events.out.tfevents.*"
 
 State = Literal["waiting", "running", "finished", "stopped"]
@@ -72,10 +74,16 @@ class _Series:
         )
 
     def _speed(self) -> float | None:
-        timed = [(step, seconds) for step, seconds, _ in self.rows[-PACE_SUMMARIES:] if seconds is not None]
+        """By the summaries of late, those of one update taken for one."""
+        timed = {
+            seconds: step
+            for step, seconds, values in self.rows
+            if seconds is not None and not (values and all(tag.startswith(TEST_MATCHES) for tag in values))
+        }
         if not timed:
             return None
-        (s0, t0), (s1, t1) = timed[0] if len(timed) > 1 else (0, 0.0), timed[-1]
+        late = [*timed.items()][-PACE_SUMMARIES:]
+        (t0, s0), (t1, s1) = late[0] if len(late) > 1 else (0.0, 0), late[-1]
         return (s1 - s0) / (t1 - t0) if t1 > t0 and s1 > s0 else None
 
 
