@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -188,3 +189,17 @@ def test_boards_and_replays_open_from_disk(folder: Path, browser: Any) -> None:
     page.click("li a >> nth=0")
     page.wait_for_selector("canvas")
     page.close()
+
+
+def test_a_place_that_is_sure_is_no_range_on_the_page_from_disk(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "arena")
+    arena = SyntheticArena(store)
+    for repo in ("ada/one", "bob/two", "cy/three"):
+        arena.add_entry(repo)
+    for loser in ("bob/two", "cy/three"):
+        arena.play("ada/one", loser, *["win1", "win2"] * 60)  # blue in one leg, purple in the other
+    arena.rate()
+    export_site(store, tmp_path / "public")
+    store.close()
+    page = (tmp_path / "public" / "offline.html").read_text()
+    assert re.findall("<tr><td>(.*?)</td>", page) == ["1", "2–3", "2–3"]

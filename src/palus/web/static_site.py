@@ -33,7 +33,7 @@ from palus.hub.repos import read_file
 from palus.store import Store
 from palus.web.api.analytics import analytics, team_results
 from palus.web.api.compare import compare
-from palus.web.api.leaderboard import board_order, environments, leaderboard, recent_matches
+from palus.web.api.leaderboard import LeaderboardRow, board_order, environments, leaderboard, recent_matches
 from palus.web.api.matches import MatchPage, match_page
 from palus.web.api.models import ModelPage, model_page
 from palus.web.api.router import BOARDS
@@ -250,8 +250,13 @@ _COLUMNS = ("Rank", "Model", "Rating", "±", "Games")
 def _board_html(view: View, env: str) -> str:
     head = "".join(f'<th scope="col">{column}</th>' for column in _COLUMNS)
     rows = "".join(
-        f"<tr><td>{row.rank_best}–{row.rank_worst}</td><td>{escape(row.repo)}</td><td>{row.rating:.0f}</td>"
+        f"<tr><td>{_ranks(row)}</td><td>{escape(row.repo)}</td><td>{row.rating:.0f}</td>"
         f"<td>{row.half_width:.0f}</td><td>{row.games}</td></tr>\n"
         for row in leaderboard(view, env).rows
     )
     return f"<h2>{escape(env)}</h2>\n<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n"
+
+
+def _ranks(row: LeaderboardRow) -> str:
+    """A range where the results leave one open, as on the leaderboard."""
+    return "–".join(map(str, dict.fromkeys((row.rank_best, row.rank_worst))))
