@@ -84,6 +84,20 @@ def test_the_page_of_a_league_follows_its_book(tmp_path: Path, monkeypatch: pyte
     assert runs.look().runs[0].heard_ms == 1_000_000_007_000
 
 
+def test_the_page_of_a_league_says_whom_its_runs_met_where_snapshots_took_over_the_matches(tmp_path: Path) -> None:
+    depot, folder, runs = begun(tmp_path)
+    tell(depot, "bob", 2, 800, [["bob", "ada/0", 2.0, 4], ["bob", "bob/0", 2.0, 6], ["=random", "bob", 0.0, 10]])
+    tell(depot, "bob", 3, 900, [])  # nobody met since
+    folder.refresh()
+    league = runs.look().runs[0].league
+    assert league is not None and league.mix_of == "checkpoints"
+    learners = {policy.id for policy in league.policies if policy.kind == "learner"}
+    assert learners.isdisjoint(policy for policy, *_ in league.training)
+    shares = {share.opponent: share.share for share in league.mix}
+    assert shares == {"random": 20 / 30, "ada/0": 4 / 30, "bob/0": 6 / 30}  # ada's checkpoint, and bob's last of any
+    assert {share.behavior for share in league.mix} == {"SoccerTwos"}
+
+
 def test_runs_of_a_league_that_train_for_different_lengths_have_each_their_own(tmp_path: Path) -> None:
     depot, folder, runs = begun(tmp_path)
     tell(depot, "cid", 1, 500, [], goal=600)

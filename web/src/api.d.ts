@@ -313,8 +313,9 @@ export interface components {
         };
         /**
          * LeagueView
-         * @description training, evaluation: [policy, opponent, points of the policy, matches], both directions. A run that keeps no
-         *     league file has no ratings with intervals, no evaluation and no mix.
+         * @description training, evaluation: [policy, opponent, points of the policy, matches], both directions. mix: of the last
+         *     summary, or, in a league of several runs, of the last checkpoint of each. A run that keeps no league file has no
+         *     ratings with intervals, no evaluation and no mix.
          */
         readonly LeagueView: {
             readonly policies: readonly components["schemas"]["LeaguePolicy"][];
@@ -331,6 +332,8 @@ export interface components {
                 number
             ])[];
             readonly mix: readonly components["schemas"]["Share"][];
+            /** @enum {string} */
+            readonly mix_of: "summary" | "checkpoints";
         };
         /**
          * LooseGroup

@@ -24,6 +24,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -216,7 +217,8 @@ class RunRecord:
     """What one run told, or as much as was read. begun: as of `beginning`; parts: read so far. left_out: lines that say
     nothing. lines: of `palus.progress`, all of them. cells: of frozen policies, by table; open: of those where one of
     the two still learns, so that its next snapshot takes them over. Both are (policy, opponent) -> points and matches,
-    by names, the lesser name first; matches: in all."""
+    by names, the lesser name first; matches: in all. late: learner -> whom it met -> matches of training, those of the
+    last checkpoint that had any; coming: since then."""
 
     name: str
     begun: str = ""
@@ -226,6 +228,8 @@ class RunRecord:
     snapshots: list[Publication] = field(default_factory=list)
     cells: dict[str, NamedCells] = field(default_factory=lambda: {table: {} for table in TABLES})
     open: dict[str, NamedCells] = field(default_factory=lambda: {table: {} for table in TABLES})
+    late: dict[str, Counter[str]] = field(default_factory=dict)
+    coming: dict[str, Counter[str]] = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
     max_steps: dict[str, int] = field(default_factory=dict)
     origins: dict[str, int | None] = field(default_factory=dict)
@@ -250,6 +254,10 @@ class RunRecord:
                         add(self.open[table], a, b, points, matches)
                         self.matches += matches
                     self._settle(table)
+                for a, b, _, matches in told.training:
+                    for one, other in ((a, b), (b, a)):
+                        if is_learner(one):
+                            self.coming.setdefault(one, Counter())[other] += matches
             case Publication() as snapshot:
                 self.snapshots.append(snapshot)
                 for table in TABLES:
@@ -262,6 +270,8 @@ class RunRecord:
                 self.window, self.landmarks = checkpoint.window, checkpoint.landmarks
             case FilesLine(time=told_at):
                 self.told_at = told_at
+                if self.coming:
+                    self.late, self.coming = self.coming, {}
             case None:
                 self.left_out += 1
             case progress:
@@ -373,6 +383,17 @@ class LeagueRecord:
                 if (one := self._now(a)) and (other := self._now(b)):
                     add(total, one, other, points, matches)
         return total
+
+    def mix(self) -> dict[str, dict[str, float]]:
+        """Behavior -> share of each of those whom its learners met of late, by names."""
+        met: dict[str, Counter[str]] = {}
+        for run in self.runs.values():
+            behaviors = {learner_name(run.name, told.learner): told.behavior for told in run.snapshots}
+            for learner in run.late.keys() & behaviors.keys():
+                for name, matches in run.late[learner].items():
+                    if known := self._now(name):
+                        met.setdefault(behaviors[learner], Counter())[known] += matches
+        return {behavior: {name: n / of.total() for name, n in sorted(of.items()) if n} for behavior, of in met.items()}
 
     def _now(self, name: str) -> str:
         """A name in a row without what its run began with; empty where that was begun anew since."""

@@ -104,8 +104,12 @@ function mix(league: LeagueView): HTMLElement {
     const gauge = element("div", { class: "gauge" }, bar);
     return [element("dt", {}, name), element("dd", {}, gauge, element("span", { class: "number" }, percent(share, 1)))];
   });
+  const ofLate = {
+    summary: "Share of the matches of late, those of the last summary; latest is the policy in training itself.",
+    checkpoints: "Share of the matches of late against others, those of the last checkpoint of each run.",
+  }[league.mix_of];
   const words = league.mix.length
-    ? "Share of the matches of late, those of the last summary; latest is the policy in training itself."
+    ? ofLate
     : "Share of the matches so far against past selves. Whom it meets of late is not on record in this run.";
   const rest = sorted.length > MOST_IN_MIX ? [note(`${sorted.length - MOST_IN_MIX} more with smaller shares.`)] : [];
   const nobody = placeholder("Nobody met yet", ["Shares appear with the first checkpoint."]);

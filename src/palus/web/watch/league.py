@@ -55,13 +55,15 @@ class Share(Shape):
 
 
 class LeagueView(Shape):
-    """training, evaluation: [policy, opponent, points of the policy, matches], both directions. A run that keeps no
-    league file has no ratings with intervals, no evaluation and no mix."""
+    """training, evaluation: [policy, opponent, points of the policy, matches], both directions. mix: of the last
+    summary, or, in a league of several runs, of the last checkpoint of each. A run that keeps no league file has no
+    ratings with intervals, no evaluation and no mix."""
 
     policies: list[LeaguePolicy]
     training: list[tuple[int, int, float, int]]
     evaluation: list[tuple[int, int, float, int]]
     mix: list[Share]
+    mix_of: Literal["summary", "checkpoints"]
 
 
 class _Rating(BaseModel):
@@ -106,6 +108,7 @@ class _File(BaseModel):
     training: list[tuple[int, int, float, int]] = Field(default_factory=list)
     evaluation: list[tuple[int, int, float, int]] = Field(default_factory=list)
     mix: dict[str, dict[str, float]] = Field(default_factory=dict)
+    mix_of: Literal["summary", "checkpoints"] = "summary"
 
 
 def snapshot_names(folder: Path) -> dict[int, str]:
@@ -138,7 +141,7 @@ def read_league(folder: Path, curves: Sequence[Curves]) -> LeagueView | None:
         for behavior, shares in file.mix.items()
         for opponent, share in shares.items()
     ]
-    return LeagueView(policies=policies, training=file.training, evaluation=file.evaluation, mix=mix)
+    return LeagueView.like(file, policies=policies, mix=mix)
 
 
 def _role_of(policy: _Policy, name: str) -> str:

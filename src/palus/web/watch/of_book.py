@@ -116,7 +116,12 @@ class LeagueFolder:
         ]  # fmt: skip
         members = [{"id": ids[name], "name": name[1:], "behavior": "", "rating": shown.get(name)} for name in house]
         tables = {table: _rows(self.record.cells(table), ids) for table in TABLES}
-        content = {"format": 1, "learners": learners, "snapshots": snapshots, "members": members, **tables, "mix": {}}
+        mix = {
+            behavior: {str(ids.get(name, name.removeprefix("="))): share for name, share in shares.items()}
+            for behavior, shares in self.record.mix().items()
+        }
+        content = {"format": 1, "learners": learners, "snapshots": snapshots, "members": members, **tables,
+                   "mix": mix, "mix_of": "checkpoints"}  # fmt: skip
         return json.dumps(content) + "\n"
 
     def _fetch_newest(self) -> None:
