@@ -134,19 +134,23 @@ def test_status_counts_jobs_and_knows_who_is_alive(client: TestClient, store: St
         connection.execute(insert(jobs).values(kind="pair", key="a against b", state="leased", worker="w1", **job))
         connection.execute(insert(jobs).values(kind="pair", key="c against d", state="ready", **job))
         connection.execute(insert(workers).values(name="w1", last_seen_ms=2**52, **worker))
-        connection.execute(insert(workers).values(name="w0", last_seen_ms=5, suspended="odd results", **worker))
+        long = job | {"lease_until_ms": 2**52}  # a match of more than a minute
+        connection.execute(insert(jobs).values(kind="pair", key="e against f", state="leased", worker="w2", **long))
+        connection.execute(insert(workers).values(name="w2", last_seen_ms=7, **worker))
+        connection.execute(insert(workers).values(name="w3", last_seen_ms=6, **worker))
+        connection.execute(insert(workers).values(name="w0", last_seen_ms=2**51, suspended="odd results", **worker))
     page = get(client, "status")
-    assert page["jobs"] == [{"kind": "pair", "ready": 1, "leased": 1, "done": 0, "failed": 0}]
-    assert [(job["what"], job["worker"]) for job in page["running"]] == [("a against b", "w1")]
+    assert page["jobs"] == [{"kind": "pair", "ready": 1, "leased": 2, "done": 0, "failed": 0}]
+    assert [(job["what"], job["worker"]) for job in page["running"]] == [("a against b", "w1"), ("e against f", "w2")]
     seen = [(line["name"], line["alive"], line["suspended"]) for line in page["workers"]]
-    assert seen == [("w1", True, None), ("w0", False, "odd results")]
+    assert seen == [("w1", True, None), ("w0", False, "odd results"), ("w2", True, None), ("w3", False, None)]
     assert (page["matches"], page["head_seq"], page["ratings_behind"]) == (24, 24, 0)
     assert page["untended"] is None
     with store.write() as connection:
         connection.execute(insert(jobs).values(kind="validate", key="v", state="ready", trusted_only=True, **job))
     page = get(client, "status")
     assert "none is there: 1 of SoccerTwos" in page["untended"]
-    assert [line["trusted"] for line in page["workers"]] == [False, False]
+    assert [line["trusted"] for line in page["workers"]] == [False] * 4
 
 
 def test_analytics_count_like_the_reference(client: TestClient, arena: SyntheticArena) -> None:

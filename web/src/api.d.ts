@@ -1047,8 +1047,8 @@ export interface components {
         };
         /**
          * WorkerLine
-         * @description A process that plays. isolation: how strangers' models are kept in; alive: seen within the last minute;
-         *     trusted: also gets what nobody could check later.
+         * @description A process that plays. isolation: how strangers' models are kept in; alive: seen within the last minute, or
+         *     at a job, and not suspended; trusted: also gets what nobody could check later.
          */
         readonly WorkerLine: {
             readonly name: string;

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as QueueTimeoutError
@@ -73,6 +73,13 @@ def greet(
         connection.execute(delete(workers).where(workers.c.name.in_(own.offset(ACCOUNT_WORKERS))))
 
 
+def at_work(now_ms: int) -> ColumnElement[bool]:
+    """Of a worker: that it is there, and may play."""
+    busy = select(jobs.c.worker).where(jobs.c.state == "leased", jobs.c.lease_until_ms > now_ms)
+    there = (workers.c.last_seen_ms > now_ms - ALIVE_MS) | workers.c.name.in_(busy)
+    return there & workers.c.suspended.is_(None)
+
+
 def untended(connection: Connection, now_ms: int) -> str | None:
     """A sentence where jobs wait for a trusted worker that can play their game, and none is there; else None."""
     waiting = (jobs.c.state == "ready") & jobs.c.trusted_only & (jobs.c.kind != "audit")  # the arena can do these
@@ -80,9 +87,7 @@ def untended(connection: Connection, now_ms: int) -> str | None:
     counts = {env: int(count) for env, count in connection.execute(counted)}
     if not counts:
         return None
-    busy = select(jobs.c.worker).where(jobs.c.state == "leased", jobs.c.lease_until_ms > now_ms)
-    there = (workers.c.last_seen_ms > now_ms - ALIVE_MS) | workers.c.name.in_(busy)
-    trusted = select(workers.c.platform).where(there, workers.c.trusted, workers.c.suspended.is_(None))
+    trusted = select(workers.c.platform).where(at_work(now_ms), workers.c.trusted)
     tended = {game for said in connection.scalars(trusted) for game in games_of(json.loads(said))}
     left = [f"{count} of {env}" for env, count in counts.items() if env not in tended]
     if not left:

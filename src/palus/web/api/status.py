@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, func, select
 
 from palus.arena.ladder import queue
 from palus.arena.ladder.log import GENESIS, NOTHING_ANNULLED, noted_head
-from palus.arena.ladder.workers import ALIVE_MS, untended
+from palus.arena.ladder.workers import at_work, untended
 from palus.store.engine import now_ms
 from palus.store.tables import annulments, jobs, matches, workers
 from palus.web.api.view import View
@@ -56,8 +56,8 @@ class RunningJob(Shape):
 
 
 class WorkerLine(Shape):
-    """A process that plays. isolation: how strangers' models are kept in; alive: seen within the last minute;
-    trusted: also gets what nobody could check later."""
+    """A process that plays. isolation: how strangers' models are kept in; alive: seen within the last minute, or
+    at a job, and not suspended; trusted: also gets what nobody could check later."""
 
     name: str
     isolation: str
@@ -133,7 +133,8 @@ def status(view: View) -> Status:
         running = connection.execute(
             select(jobs).where(jobs.c.state == "leased").order_by(jobs.c.id).limit(WORKERS)
         ).all()
-        seen = connection.execute(select(workers).order_by(workers.c.last_seen_ms.desc()).limit(WORKERS)).all()
+        there = at_work(now).label("alive")
+        seen = connection.execute(select(workers, there).order_by(workers.c.last_seen_ms.desc()).limit(WORKERS)).all()
         waiting, counts = untended(connection, now), _job_counts(connection)
         hours = _hours(connection, now)
         last_hour = count_since(connection, now - HOUR_MS)
@@ -158,10 +159,7 @@ def status(view: View) -> Status:
             for row in running
         ],
         untended=waiting,
-        workers=[
-            WorkerLine.like(row, platform=json.loads(row.platform), alive=now - row.last_seen_ms < ALIVE_MS)
-            for row in seen
-        ],
+        workers=[WorkerLine.like(row, platform=json.loads(row.platform)) for row in seen],
         unranked=left_out[:UNRANKED],
         unranked_of=len(left_out),
         head_seq=head.seq,
