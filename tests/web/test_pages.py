@@ -461,3 +461,21 @@ def test_axe_finds_nothing_by_day_or_night(visit: Callable[[str], Tab], site: st
     tab.page.set_viewport_size({"width": 390, "height": 800})
     fits = "document.documentElement.scrollWidth <= 390"
     eventually(tab.page, lambda: tab.page.evaluate(fits), "the page is no wider than a phone")
+
+
+@needs_axe
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_row_that_has_just_changed_can_be_read_from_the_first_moment(
+    visit: Callable[[str], Tab], site: str, scheme: str
+) -> None:
+    tab = visit(site)
+    tab.page.emulate_media(color_scheme=scheme)
+    tab.page.evaluate(
+        """() => {
+            document.querySelectorAll("tbody tr").forEach(row => row.classList.add("arrived"));
+            document.getAnimations().forEach(one => { one.pause(); one.currentTime = 0; });
+        }"""
+    )
+    background = tab.page.locator("tr.arrived").first.evaluate("row => getComputedStyle(row).backgroundColor")
+    assert background not in ("rgba(0, 0, 0, 0)", "transparent")
+    assert tab.violations("color-contrast") == []
