@@ -479,3 +479,12 @@ def test_a_row_that_has_just_changed_can_be_read_from_the_first_moment(
     background = tab.page.locator("tr.arrived").first.evaluate("row => getComputedStyle(row).backgroundColor")
     assert background not in ("rgba(0, 0, 0, 0)", "transparent")
     assert tab.violations("color-contrast") == []
+
+
+def test_what_an_empty_field_says_is_no_paler_than_other_text(visit: Callable[[str], Tab], site: str) -> None:
+    tab = visit(site)  # axe looks at no placeholder
+    for scheme in ("light", "dark"):
+        tab.page.emulate_media(color_scheme=scheme)
+        of = "([selector, part]) => getComputedStyle(document.querySelector(selector), part).color"
+        hint, dim = (tab.page.evaluate(of, asked) for asked in (("[type=search]", "::placeholder"), (".note", None)))
+        assert hint == dim
