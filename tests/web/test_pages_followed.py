@@ -16,7 +16,7 @@ from web_server import serving
 
 from palus.store import open_store
 from palus.store.derived import rating_points
-from palus.store.tables import entries
+from palus.store.tables import entries, workers
 from palus.web.app import WebLimits, make_app
 
 pytestmark = needs_browser
@@ -136,6 +136,30 @@ def test_status_goes_on_while_a_reader_is_in_a_table(visit: Callable[[str], Tab]
         tab.page.wait_for_selector(".note:has-text('Match 2 ends the log')")
         assert "When this page was opened it ended with match 0," in tab.texts("#log-end")[0]
         assert tab.complaints == []
+    store.close()
+
+
+def test_what_a_tag_means_is_written_where_nobody_points_at_it(visit: Callable[[str], Tab], tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    arena = SyntheticArena(store)
+    for repo in ("ada/one", "bob/two"):
+        arena.add_entry(repo)
+    arena.play("ada/one", "bob/two", "win1", "win2")
+    arena.rate()
+    seen = {"isolation": "namespaces", "platform": "{}", "matches": 9, "first_seen_ms": 1, "last_seen_ms": 2**52}
+    reason = "bob: match 0123456789abcdef was not played as reported: " + "x" * 60
+    with store.write() as connection:
+        connection.execute(insert(workers).values(name="bob/w", suspended=reason, **seen))
+        connection.execute(insert(workers).values(name="cy/w", **seen))
+    with serving(make_app(store)) as address:
+        tab = visit(f"{address}/status")
+        tab.page.set_viewport_size({"width": 360, "height": 740})
+        states = tab.texts("[aria-label='Workers'] tbody td:nth-child(2)")
+        assert states == [f"suspended {reason}", "playing only matches that can be played again"]
+        assert tab.page.evaluate("document.documentElement.scrollWidth <= 360")
+        for page in ("/", "/ada/one"):
+            tab.open(address + page)
+            assert "elow 20 games, or the interval is wider than ± 100." in tab.texts("main")[0]
     store.close()
 
 

@@ -296,7 +296,7 @@ function nameCell(row: LeaderboardRow): HTMLElement {
   const owner = element("span", { class: "only-narrow" }, row.owner);
   const marks: (Node | string)[] = [];
   if (row.provisional)
-    marks.push(" ", tag("provisional", "wait", "Below 20 games, or the interval is wider than ± 100"));
+    marks.push(" ", tag("provisional", "wait"));
   if (row.kind !== "model") marks.push(" ", tag(row.kind));
   const link = element("a", { href: modelLink(row.repo) }, row.name);
   return element("span", { class: "model" }, element("span", {}, link, ...marks), element("small", {}, owner));
@@ -366,7 +366,7 @@ function gameColumns(): Column<LeaderboardRow>[] {
 
 function legend(): HTMLElement {
   return note(
-    "A rank range such as 3–7 means that the results do not separate these places yet. 400 points are odds of 10 to 1. ",
+    "A rank range such as 3–7 means that the results do not separate these places yet. Provisional: below 20 games, or the interval is wider than ± 100. 400 points are odds of 10 to 1. ",
     element("a", { href: pageLink("status") }, "Why is my model not ranked?"),
   );
 }

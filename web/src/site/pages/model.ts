@@ -93,7 +93,7 @@ function title(model: ModelPage, chosen: Performance | undefined, body: HTMLElem
   const marks: Content[] = [];
   if (model.kind !== "model") marks.push(tag(model.kind), " ");
   if (chosen?.standing?.provisional)
-    marks.push(tag("provisional", "wait", "Below 20 games, or the interval is wider than ± 100"));
+    marks.push(tag("provisional", "wait"), " Below 20 games, or the interval is wider than ± 100.");
   const environments = model.performance.map((each) => [each.env, each.env] as const);
   const links = element("span", { class: "bar" }, ...actions(model, chosen));
   const change = (env: string) => {

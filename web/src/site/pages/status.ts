@@ -151,10 +151,16 @@ const WORKERS: TableOptions<WorkerLine> = {
   ],
 };
 
-function workerState(worker: WorkerLine): HTMLElement {
-  if (worker.suspended) return tag("suspended", "bad", worker.suspended);
-  if (!worker.alive) return tag("gone");
-  return worker.trusted ? tag("playing", "good") : tag("playing", "good", "only matches that can be played again");
+/** With what stands behind it in words: nobody points at a tag with a finger or by keyboard. */
+function workerState({ suspended, alive, trusted }: WorkerLine): HTMLElement {
+  if (suspended) return told(tag("suspended", "bad"), suspended);
+  if (!alive) return tag("gone");
+  const playing = tag("playing", "good");
+  return trusted ? playing : told(playing, "only matches that can be played again");
+}
+
+function told(mark: HTMLElement, words: string): HTMLElement {
+  return element("span", { class: "model" }, element("span", {}, mark), element("small", {}, words));
 }
 
 function noWorkers(): HTMLElement {
