@@ -368,7 +368,7 @@ def test_analytics_count_the_results_of_a_team(visit: Callable[[str], Tab], site
     assert tab.texts(last.format("cy/three")) == ["Record"]  # nothing of it is kept to be watched
     tab.page.get_by_role("tab", name="Results").press("ArrowRight")
     assert tab.page.get_by_role("tab", name="Competition stats").get_attribute("aria-selected") == "true"
-    tab.page.wait_for_selector("h2:text('Matches so far')")
+    tab.page.wait_for_selector("h2:text('Rated matches so far')")
     tab.page.keyboard.press("ArrowRight")
     with tab.page.expect_download() as download:
         tab.page.get_by_role("link", name="history.csv").click()

@@ -72,6 +72,25 @@ def test_a_new_model_and_new_matches_appear_without_a_reload(visit: Callable[[st
     store.close()
 
 
+def test_the_board_and_the_competition_say_which_matches_they_count(
+    visit: Callable[[str], Tab], tmp_path: Path
+) -> None:
+    store = open_store(tmp_path)
+    arena = SyntheticArena(store)
+    for repo in ("ada/one", "bob/two", "cy/new"):
+        arena.add_entry(repo)
+    arena.play("ada/one", "bob/two", "win1", "win2")
+    arena.play("cy/new", "cy/new", "draw", "draw", rated=False)
+    arena.rate()
+    with serving(make_app(store)) as address:
+        tab = visit(address)
+        assert tab.texts("h1 + p")[0].startswith("2 models, 4 matches in the log, rated or not. ")
+        tab.open(f"{address}/analytics?tab=competition")
+        tab.page.wait_for_selector(".facts")
+        assert tab.texts(".facts > div")[:2] == ["Rated matches 2 of 4 in the log", "Models 2 that played one"]
+    store.close()
+
+
 def test_a_page_that_is_come_back_to_shows_what_is_now(visit: Callable[[str], Tab], tmp_path: Path) -> None:
     store = open_store(tmp_path)
     arena = SyntheticArena(store)

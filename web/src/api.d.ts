@@ -9,12 +9,14 @@ export interface components {
     schemas: {
         /**
          * Analytics
-         * @description Competition statistics of one env.
+         * @description Competition statistics of one env. matches: those that count; models: repositories that played one of these.
          */
         readonly Analytics: {
             readonly env: string;
             readonly season: number;
             readonly matches: number;
+            /** @description matches of the log, rated or not, as on the board */
+            readonly logged: number;
             readonly models: number;
             readonly days: readonly components["schemas"]["DayMatches"][];
             readonly teams: readonly components["schemas"]["TeamLine"][];

@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from palus.arena.ladder.census import DAY_MS, LENGTH_S, Count
 from palus.arena.ladder.intake import read_counts
@@ -51,11 +52,12 @@ class CauseCount(Shape):
 
 
 class Analytics(Shape):
-    """Competition statistics of one env."""
+    """Competition statistics of one env. matches: those that count; models: repositories that played one of these."""
 
     env: str
     season: int
     matches: int
+    logged: int = Field(description="matches of the log, rated or not, as on the board")
     models: int
     days: list[DayMatches]
     teams: list[TeamLine]
@@ -107,6 +109,7 @@ def analytics(view: View, env: str) -> Analytics:
         view.arena,
         env=env,
         matches=every.games,
+        logged=view.total(env).matches,
         models=len(teams),
         days=_days({int(name): count.games for name, count in found.of("day").items()}),
         teams=_teams(teams),

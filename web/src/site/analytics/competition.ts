@@ -10,12 +10,12 @@ import { DataTable } from "../table";
 
 export function competition(analytics: Analytics): Node[] {
   const numbers = facts([
-    { name: "Matches played", value: count(analytics.matches) },
-    { name: "Models", value: count(analytics.models) },
+    { name: "Rated matches", value: count(analytics.matches), under: `of ${count(analytics.logged)} in the log` },
+    { name: "Models", value: count(analytics.models), under: "that played one" },
     { name: "Season", value: String(analytics.season) },
     { name: "Mean length", value: seconds(analytics.mean_duration_s) },
   ]);
-  if (!analytics.days.length) return [numbers, element("section", { class: "box" }, placeholder("No matches yet"))];
+  if (!analytics.days.length) return [numbers, element("section", { class: "box" }, placeholder("No rated match yet"))];
   const ends = element(
     "div",
     { class: "columns thirds" },
@@ -25,7 +25,7 @@ export function competition(analytics: Analytics): Node[] {
   );
   return [
     numbers,
-    box("Matches so far", "Cumulative, day by day.", cumulativeChart(analytics.days)),
+    box("Rated matches so far", "Cumulative, day by day.", cumulativeChart(analytics.days)),
     ends,
     teams(analytics.teams),
   ];

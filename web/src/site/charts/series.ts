@@ -80,7 +80,7 @@ export function cumulativeChart(days: readonly DayMatches[]): HTMLElement {
   const total = days.at(-1)?.cumulative ?? 0;
   const values: Range = [0, total * 1.05];
   return figure({
-    label: `Matches played so far, day by day: ${count(total)} at the end of ${plainDay(days.at(-1)?.day)}`,
+    label: `Rated matches so far, day by day: ${count(total)} at the end of ${plainDay(days.at(-1)?.day)}`,
     height: 240,
     margin: { left: 58 },
     draw: (area) => {

@@ -245,7 +245,7 @@ function summaryOf(board: Leaderboard): (Node | string)[] {
   const { side } = board;
   const due = board.log_seq - board.upto_seq;
   return [
-    `${plural(board.rows.length, "model")}, ${plural(board.matches, "match", "matches")}. `,
+    `${plural(board.rows.length, "model")}, ${plural(board.matches, "match", "matches")} in the log, rated or not. `,
     ...(board.updated_ms === null ? ["No ratings yet"] : ["Ratings computed ", timeAgo(board.updated_ms)]),
     ...(board.intervals_ms === null ? [] : [", intervals ", timeAgo(board.intervals_ms)]),
     due > 0 ? `, ${plural(due, "match", "matches")} not in yet.` : ".",
