@@ -26,7 +26,25 @@ def test_comparing_says_whether_the_second_is_better(client: TestClient, arena: 
     for _ in range(30):
         arena.play("ada/one", "bob/two", "win1", "win2")
     assert get(client, f"compare/{ENV}/bob/two/ada/one")["test"]["state"] == "better"
-    assert get(client, f"compare/{ENV}/ada/one/bob/two")["test"]["state"] == "not better"
+    assert get(client, f"compare/{ENV}/ada/one/bob/two")["test"]["state"] == "worse"
+
+
+def test_a_comparison_is_decided_by_games_that_one_of_the_two_always_wins(
+    client: TestClient, arena: SyntheticArena
+) -> None:
+    for repo in ("dan/four", "eli/five", "fay/six", "gus/seven"):
+        arena.add_entry(repo)
+    for _ in range(20):
+        arena.play("dan/four", "eli/five", "win1", "win2")  # blue in the first game, purple in the second
+        arena.play("fay/six", "gus/seven", "win1", "win1")
+    lost, won = (get(client, f"compare/{ENV}/{a}/{b}") for a, b in (("dan/four", "eli/five"), ("eli/five", "dan/four")))
+    assert (lost["test"]["state"], won["test"]["state"]) == ("worse", "better")
+    assert lost["test"]["sentence"] == "After 20 pairs dan/four is better than eli/five (error rate 1%)."
+    assert lost["verdict"] == "dan/four is better than eli/five, by the games between them."
+    assert lost["test"]["llr"] == pytest.approx(-won["test"]["llr"]) and lost["test"]["llr"] <= lost["test"]["lower"]
+    for _ in range(40):
+        arena.play("fay/six", "gus/seven", "win1", "win1")
+    assert get(client, f"compare/{ENV}/fay/six/gus/seven")["test"]["state"] == "not better"  # nor worse
 
 
 def test_a_comparison_reads_the_newest_matches_between_the_two_and_no_others(
@@ -95,6 +113,10 @@ def test_models_that_few_matches_tie_together_are_compared_with_a_warning(
         ("not better", 25.0, "b is better than a by the ratings (25 ± 20 points), but by less than 35 points"),
         ("not better", 90.0, "It does not show in the games between them"),
         ("not better", -60.0, "a is better than b"),
+        ("worse", 60.0, "a beats b in the games between them, although b is better against everybody (60 ± 20 points)"),
+        ("worse", 5.0, "a is better than b in the games between them. Against everybody the two are too close"),
+        ("worse", -60.0, "a is better than b: the games between them and the ratings (60 ± 20 points) agree."),
+        ("worse", None, "a is better than b, by the games between them."),
         ("undecided", 60.0, "b is better than a by the ratings (60 ± 20 points). The games between them alone do not"),
         ("undecided", 0.0, "too close to tell apart so far"),
         ("undecided", None, "Nobody knows yet"),

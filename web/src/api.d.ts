@@ -810,7 +810,8 @@ export interface components {
         };
         /**
          * SequentialTest
-         * @description Sequential test "is the second player better", on mirrored pairs; stops at either bound.
+         * @description Sequential test "is the second player better", on mirrored pairs; stops at either bound. state: worse where the
+         *     first one is better by the same rule.
          */
         readonly SequentialTest: {
             readonly elo0: number;
@@ -822,7 +823,7 @@ export interface components {
             readonly lower: number;
             readonly upper: number;
             /** @enum {string} */
-            readonly state: "better" | "not better" | "undecided";
+            readonly state: "better" | "not better" | "worse" | "undecided";
             readonly sentence: string;
         };
         /**

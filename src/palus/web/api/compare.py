@@ -10,6 +10,7 @@ from pydantic import Field
 from palus.arena.ladder.derive import variance_of_gap
 from palus.ratings.elo import expected_score
 from palus.ratings.interval import Z_95
+from palus.ratings.sequential import Hypotheses
 from palus.ratings.sequential import SequentialTest as Test
 from palus.web.api.roster import Player
 from palus.web.api.summaries import F64, EntityMatches, HeadToHead, MatchLine, Rows, meetings_of
@@ -17,10 +18,15 @@ from palus.web.api.view import View
 from palus.web.shapes import Shape
 
 MATCHES = 200
+LEADS = (Hypotheses(), Hypotheses(elo1=200.0, alpha=0.01, beta=0.01))
+"""Each is asked about, of both players. However a pair ends, it says little about a small lead: 30 pairs that were all
+won would leave the first one open. So a large one is asked about, too, at error rates that add little."""
+State = Literal["better", "not better", "worse", "undecided"]
 
 
 class SequentialTest(Shape):
-    """Sequential test "is the second player better", on mirrored pairs; stops at either bound."""
+    """Sequential test "is the second player better", on mirrored pairs; stops at either bound. state: worse where the
+    first one is better by the same rule."""
 
     elo0: float
     elo1: float
@@ -30,7 +36,7 @@ class SequentialTest(Shape):
     llr: float
     lower: float
     upper: float
-    state: Literal["better", "not better", "undecided"]
+    state: State
     sentence: str
 
 
@@ -122,6 +128,7 @@ _VERDICTS = {
     "unrated": {
         "better": "{b} is better than {a}, by the games between them.",
         "not better": "{b} is not {sure} better than {a}, by the games between them.",
+        "worse": "{a} is better than {b}, by the games between them.",
         "undecided": "Nobody knows yet whether {b} is better than {a}.",
     },
     "close": {
@@ -129,17 +136,21 @@ _VERDICTS = {
         "apart.",
         "not better": "{b} and {a} are too close to tell apart; if {b} is ahead at all, their games say, then by less "
         "than {sure}.",
+        "worse": "{a} is better than {b} in the games between them. Against everybody the two are too close to tell "
+        "apart.",
         "undecided": "{b} and {a} are too close to tell apart so far.",
     },
     "ahead": {
         "better": "{b} is better than {a}: the games between them and the ratings ({lead}) agree.",
         "not better": "{b} is better than {a} by the ratings ({lead}). It does not show in the games between them, "
         "which fit no lead of {sure}: {a} may be the opponent that does not suit it.",
+        "worse": "{a} beats {b} in the games between them, although {b} is better against everybody ({lead}).",
         "undecided": "{b} is better than {a} by the ratings ({lead}). The games between them alone do not decide.",
     },
     "behind": {
         "better": "{b} beats {a} in the games between them, although {a} is better against everybody ({lead}).",
         "not better": "{a} is better than {b}: the ratings ({lead}) say so, and the games between them agree.",
+        "worse": "{a} is better than {b}: the games between them and the ratings ({lead}) agree.",
         "undecided": "{a} is better than {b} by the ratings ({lead}). The games between them alone do not decide.",
     },
 }
@@ -196,20 +207,33 @@ def compare_revisions(view: View, env: str, newer: Player, older: Player) -> Rev
 def _sequential_test(games: EntityMatches, a: Player, b: Player) -> SequentialTest:
     """The test of "b is better than a" on the complete mirrored pairs among b's games against a."""
     rows = games.valid
-    test = Test().after(_pair_scores(games.points(rows), games.log["unit"][rows]).tolist())
-    return SequentialTest.like(
-        test, test.hypotheses, state=test.decision or "undecided", sentence=_sentence(test, a, b)
-    )
+    test, state = _decided(_pair_scores(games.points(rows), games.log["unit"][rows]).tolist())
+    return SequentialTest.like(test, test.hypotheses, state=state, sentence=_sentence(test, state, a, b))
 
 
-def _sentence(test: Test, a: Player, b: Player) -> str:
+def _decided(scores: list[float]) -> tuple[Test, State]:
+    """The test that says most about some pairs, and what it says. scores: of the second player."""
+    for lead in LEADS:
+        ahead = Test(lead).after(scores)
+        if ahead.decision == "better":
+            return ahead, "better"
+        behind = Test(Hypotheses(-lead.elo1, -lead.elo0, lead.beta, lead.alpha)).after(scores)
+        if behind.decision == "not better":
+            return behind, "worse"
+    usual = Test(LEADS[0]).after(scores)
+    return usual, usual.decision or "undecided"
+
+
+def _sentence(test: Test, state: State, a: Player, b: Player) -> str:
     older, newer = _short_names(a, b)
     bounds = test.hypotheses
     if test.pairs == 0:
         return f"{newer} and {older} have not met in a mirrored pair yet; palus compare lets them play."
-    if test.decision == "better":
+    if state == "better":
         return f"After {test.pairs} pairs {newer} is better than {older} (error rate {bounds.alpha:.0%})."
-    if test.decision == "not better":
+    if state == "worse":
+        return f"After {test.pairs} pairs {older} is better than {newer} (error rate {bounds.beta:.0%})."
+    if state == "not better":
         return (
             f"After {test.pairs} pairs {newer} is not {bounds.elo1:.0f} Elo better than {older} "
             f"(error rate {bounds.beta:.0%})."

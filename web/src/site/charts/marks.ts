@@ -111,6 +111,7 @@ export function heatMap(rows: readonly (readonly number[])[], label: string): HT
 
 /** How far the sequential test has come from its start towards either end. */
 export function testChart(test: SequentialTest): HTMLElement {
+  const [lower, upper] = test.state === "worse" ? ["worse", "not worse"] : ["not better", "better"];
   return figure({
     label: `Log likelihood ratio ${decimal(test.llr)}; the test ends at ${decimal(test.lower)} or ${decimal(test.upper)}`,
     height: 84,
@@ -125,8 +126,8 @@ export function testChart(test: SequentialTest): HTMLElement {
         rect(from, 19, to - from, 12, name),
         ...[test.lower, 0, test.upper].map((value) => line(x(value), 12, x(value), 38, "axis")),
         svg("circle", { cx: px(x(clipped)), cy: "25", r: "7", class: "dot" }),
-        text(area.left, area.bottom + 20, "not better", "start"),
-        text(area.right, area.bottom + 20, "better", "end"),
+        text(area.left, area.bottom + 20, lower, "start"),
+        text(area.right, area.bottom + 20, upper, "end"),
       ];
     },
     caption: `Evidence ${decimal(test.llr)}: the test ends at ${decimal(test.lower)} or ${decimal(test.upper)}.`,

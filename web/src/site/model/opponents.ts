@@ -136,7 +136,7 @@ function nextTable(lines: readonly NextOpponent[]): HTMLElement {
 }
 
 function revisionLine({ newer, older, difference, half_width, test }: RevisionComparison): HTMLElement {
-  const kind = { better: "good", "not better": "bad", undecided: "wait" }[test.state];
+  const kind = { better: "good", "not better": "bad", worse: "bad", undecided: "wait" }[test.state];
   const ratings = difference === null ? "" : ` Ratings: ${signed(difference)} ± ${Math.round(half_width ?? 0)} points.`;
   const head = element("strong", {}, `${short(newer)} against ${short(older)}: ${test.state}`);
   const text = element("p", {}, `${test.sentence}${ratings} ${plural(test.pairs, "mirrored pair")} between them.`);

@@ -106,9 +106,10 @@ function verdict(comparison: Comparison): HTMLElement {
 
 /** The sequential test, whose question is narrower than the page's: a lead of so many points in these games. */
 function ownGames({ test }: Comparison): HTMLElement {
-  const kind = { better: "good", "not better": "bad", undecided: "wait" }[test.state];
+  const kind = { better: "good", "not better": "bad", worse: "bad", undecided: "wait" }[test.state];
   const head = {
     better: "Their own games: the second is better",
+    worse: "Their own games: the first is better",
     "not better": `Their own games: the second is not ${test.elo1} points better`,
     undecided: "Their own games: not decided yet",
   }[test.state];
