@@ -127,6 +127,19 @@ def test_the_matrix_has_shares_counts_and_what_the_fit_found(client: TestClient,
     assert page["cycles"] == [{"players": [ada, bob, cy], "shares": [0.9, 0.9, 0.8]}]
 
 
+def test_the_board_and_status_count_alike_what_no_rating_includes_yet(
+    client: TestClient, arena: SyntheticArena
+) -> None:
+    arena.play("ada/one", "ada/one", "draw", "draw", rated=False)  # never will be included
+    other = SyntheticArena(arena.store, "StrikersVsGoalie", seq=arena.seq)
+    other.play("ada/one", "bob/two", "win1", "win2")
+    assert [get(client, f"leaderboard/{env}")["ratings_behind"] for env in (ENV, other.env)] == [0, 2]
+    arena.seq = other.seq
+    arena.play("ada/one", "bob/two", "win1", "win2")
+    assert get(client, f"leaderboard/{ENV}")["ratings_behind"] == 2
+    assert get(client, "status")["ratings_behind"] == 4
+
+
 def test_status_counts_jobs_and_knows_who_is_alive(client: TestClient, store: Store) -> None:
     job = {"payload": "{}", "priority": 0, "attempts": 1, "created_ms": 1}
     worker = {"isolation": "namespaces", "platform": '{"system": "Linux"}', "first_seen_ms": 1, "matches": 7}

@@ -248,8 +248,10 @@ export interface components {
             readonly upto_seq: number;
             /** @description when the last match ended that half-widths and rank ranges include, where ratings include more: in large fields they are computed hourly */
             readonly intervals_ms: number | null;
-            /** @description newest match of the log; ahead of upto_seq while a fit is due */
+            /** @description newest match of the log */
             readonly log_seq: number;
+            /** @description matches of the log that will count, and that no fit includes yet */
+            readonly ratings_behind: number;
             readonly matches: number;
             readonly side: components["schemas"]["SideTerm"] | null;
             /** @description groups that few matches tie to the rest; empty in a sound field */

@@ -92,7 +92,8 @@ class Leaderboard(Shape):
         description="when the last match ended that half-widths and rank ranges include, where ratings include more: "
         "in large fields they are computed hourly"
     )
-    log_seq: int = Field(description="newest match of the log; ahead of upto_seq while a fit is due")
+    log_seq: int = Field(description="newest match of the log")
+    ratings_behind: int = Field(description="matches of the log that will count, and that no fit includes yet")
     matches: int
     side: SideTerm | None
     loose: list[LooseGroup] = Field(description="groups that few matches tie to the rest; empty in a sound field")
@@ -169,6 +170,7 @@ def leaderboard(view: View, env: str) -> Leaderboard:
         upto_seq=view.roster.fitted(env),
         intervals_ms=field.intervals_ms if field and field.intervals_seq < field.upto_seq else None,
         log_seq=total.newest_seq,
+        ratings_behind=view.behind(env),
         matches=total.matches,
         side=SideTerm(points=field.side_advantage, half_width=field.side_half_width) if field else None,
         loose=[

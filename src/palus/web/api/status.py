@@ -14,7 +14,7 @@ from palus.arena.ladder import queue
 from palus.arena.ladder.log import GENESIS, NOTHING_ANNULLED, noted_head
 from palus.arena.ladder.workers import at_work, untended
 from palus.store.engine import now_ms
-from palus.store.tables import annulments, jobs, matches, workers
+from palus.store.tables import jobs, matches, workers
 from palus.web.api.view import View
 from palus.web.shapes import Shape
 
@@ -138,7 +138,7 @@ def status(view: View) -> Status:
         waiting, counts = untended(connection, now), _job_counts(connection)
         hours = _hours(connection, now)
         last_hour = count_since(connection, now - HOUR_MS)
-        behind = sum(_behind(connection, view, env) for env in view.envs)
+    behind = sum(view.behind(env) for env in view.envs)
     left_out = unranked(view, view.envs)
     head = log_head(view)
     return Status(
@@ -184,13 +184,6 @@ def count_since(connection: Connection, at_ms: int) -> int:
         ended = connection.scalar(select(matches.c.finished_ms).where(matches.c.seq == middle))
         low, high = (middle, high) if ended is not None and ended <= at_ms else (low, middle - 1)
     return head - low
-
-
-def _behind(connection: Connection, view: View, env: str) -> int:
-    """Counted matches after the last one that a fit included."""
-    since = (matches.c.env == env) & matches.c.rated & (matches.c.seq > view.roster.fitted(env))
-    wanted = select(func.count()).select_from(matches).where(since, matches.c.id.not_in(select(annulments.c.match_id)))
-    return connection.scalar(wanted) or 0
 
 
 def _job_counts(connection: Connection) -> list[JobCounts]:

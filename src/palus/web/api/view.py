@@ -96,6 +96,13 @@ class View:
             self._totals[env] = Total(played, row.seq, row.finished_ms) if row else Total(played, 0, None)
         return self._totals[env]
 
+    def behind(self, env: str) -> int:
+        """Counted matches after the last one that a fit included."""
+        since = (matches.c.env == env) & matches.c.rated & (matches.c.seq > self.roster.fitted(env))
+        counted = since & matches.c.id.not_in(select(annulments.c.match_id))
+        with self.store.read() as connection:
+            return connection.scalar(select(func.count()).select_from(matches).where(counted)) or 0
+
     def tail(self, env: str) -> LogColumns:
         """Matches that the sums of the log do not include yet."""
         if env not in self._tails:

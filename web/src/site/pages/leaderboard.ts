@@ -242,8 +242,7 @@ function whoIsLeft({ models, of }: UnrankedModels): string {
 }
 
 function summaryOf(board: Leaderboard): (Node | string)[] {
-  const { side } = board;
-  const due = board.log_seq - board.upto_seq;
+  const { side, ratings_behind: due } = board;
   return [
     `${plural(board.rows.length, "model")}, ${plural(board.matches, "match", "matches")} in the log, rated or not. `,
     ...(board.updated_ms === null ? ["No ratings yet"] : ["Ratings computed ", timeAgo(board.updated_ms)]),
