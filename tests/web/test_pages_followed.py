@@ -84,7 +84,7 @@ def test_the_board_and_the_competition_say_which_matches_they_count(
     arena.rate()
     with serving(make_app(store)) as address:
         tab = visit(address)
-        assert tab.texts("h1 + p")[0].startswith("2 models, 4 matches in the log, rated or not. ")
+        assert tab.texts("h1 + p")[0].startswith("2 ranked models, 4 matches in the log, rated or not. ")
         tab.open(f"{address}/analytics?tab=competition")
         tab.page.wait_for_selector(".facts")
         assert tab.texts(".facts > div")[:2] == ["Rated matches 2 of 4 in the log", "Models 2 that played one"]

@@ -244,7 +244,7 @@ function whoIsLeft({ models, of }: UnrankedModels): string {
 function summaryOf(board: Leaderboard): (Node | string)[] {
   const { side, ratings_behind: due } = board;
   return [
-    `${plural(board.rows.length, "model")}, ${plural(board.matches, "match", "matches")} in the log, rated or not. `,
+    `${plural(board.rows.length, "ranked model")}, ${plural(board.matches, "match", "matches")} in the log, rated or not. `,
     ...(board.updated_ms === null ? ["No ratings yet"] : ["Ratings computed ", timeAgo(board.updated_ms)]),
     ...(board.intervals_ms === null ? [] : [", intervals ", timeAgo(board.intervals_ms)]),
     due > 0 ? `, ${plural(due, "match", "matches")} not in yet.` : ".",
