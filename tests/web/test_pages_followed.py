@@ -158,6 +158,22 @@ def test_status_goes_on_while_a_reader_is_in_a_table(visit: Callable[[str], Tab]
     store.close()
 
 
+def test_no_word_of_an_overview_is_broken_on_a_phone(visit: Callable[[str], Tab], tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    worker = {"isolation": "namespaces", "platform": "{}", "matches": 9, "first_seen_ms": 1, "last_seen_ms": 2**52}
+    with store.write() as connection:
+        connection.execute(insert(workers).values(name="laptop", **worker))
+    with serving(make_app(store)) as address:
+        tab = visit(f"{address}/status")
+        tab.page.set_viewport_size({"width": 360, "height": 740})
+        one, *others = (
+            tab.page.locator(f".facts dd:not(.small):text-is('{value}')").bounding_box()["height"]
+            for value in ("1", "namespaces", "continuous")
+        )
+        assert others == [one, one]
+    store.close()
+
+
 def test_what_a_tag_means_is_written_where_nobody_points_at_it(visit: Callable[[str], Tab], tmp_path: Path) -> None:
     store = open_store(tmp_path)
     arena = SyntheticArena(store)
