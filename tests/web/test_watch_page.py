@@ -30,7 +30,7 @@ from palus.errors import CheckpointError
 from palus.export.policy_file import PolicyFile, write_policy
 from palus.nn.network import Network
 from palus.progress import PROGRESS, ProgressWriter
-from palus.types import FROZEN
+from palus.types import FROZEN, MEMBERS
 from palus.web.watch.app import Runs, make_watch_app
 from palus.web.watch.figures import MAX_POINTS, Figures, thinned
 from palus.web.watch.matches import Stage
@@ -391,3 +391,25 @@ def test_the_lineage_shows_who_went_on_from_whose_weights(browser: Any, tmp_path
         writer.append(summary(3000, 2.0, **values[0]))
         eventually(page, lambda: shown.get_attribute("d") != before, "the next summary")
         assert page.evaluate("document.activeElement.localName") == "summary"
+
+
+@needs_browser
+def test_a_run_tells_whom_it_met_before_its_first_summary(browser: Any, tmp_path: Path) -> None:
+    """Two snapshots have taken over all matches, and no summary has told of any."""
+    run_folder(tmp_path, opening())
+    member, first, second = MEMBERS, FROZEN, FROZEN + 1
+    pairs = ((first, member, 5), (second, first, 12), (0, second, 3))
+    league = {
+        "format": 1,
+        "learners": [{"policy": 0, "behavior": "SoccerTwos", "step": 900}],
+        "snapshots": [{"id": id_, "behavior": "SoccerTwos", "parent": 0, "step": 100} for id_ in (first, second)],
+        "members": [{"id": member, "name": "bot", "behavior": "SoccerTwos"}],
+        "training": [[*pair, 0.5 * n, n] for a, b, n in pairs for pair in ((a, b), (b, a))],
+    }
+    (tmp_path / "league").mkdir()
+    (tmp_path / "league" / "league.json").write_text(json.dumps(league))
+    with serving(make_watch_app([tmp_path])) as address, tabs(browser) as open_tab:
+        tab = open_tab(address)
+        eventually(tab.page, lambda: tab.texts(".mix dt"), "somebody was met")
+        assert list(zip(tab.texts(".mix dt"), tab.texts(".mix dd"), strict=True)) == [
+            ("#0", "60.0 %"), ("bot", "25.0 %"), ("#1", "15.0 %")]  # fmt: skip

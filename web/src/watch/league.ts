@@ -88,8 +88,10 @@ function described({ behavior, step, landmark }: LeaguePolicy): string {
 /** Whom the learners meet: as the league draws now, or as they have met so far. */
 function mix(league: LeagueView): HTMLElement {
   const names = new Map(league.policies.map((policy) => [policy.id, policy.label]));
-  const learners = new Set(league.policies.filter(({ kind }) => kind === "learner").map(({ id }) => id));
-  const met = league.training.filter(([policy]) => learners.has(policy));
+  const kinds = new Map(league.policies.map(({ id, kind }) => [id, kind]));
+  const last = (id: number) => ({ learner: Infinity, snapshot: id, member: -1 })[kinds.get(id) ?? "snapshot"];
+  // A learner's matches become those of its next snapshot, which comes after all whom it met.
+  const met = league.training.filter(([policy, opponent]) => last(policy) >= last(opponent));
   const all = met.reduce((sum, [, , , matches]) => sum + matches, 0);
   const several = new Set(league.mix.map(({ behavior }) => behavior)).size > 1;
   const shares: [string, number][] = league.mix.length
