@@ -411,5 +411,6 @@ def test_a_run_tells_whom_it_met_before_its_first_summary(browser: Any, tmp_path
     with serving(make_watch_app([tmp_path])) as address, tabs(browser) as open_tab:
         tab = open_tab(address)
         eventually(tab.page, lambda: tab.texts(".mix dt"), "somebody was met")
+        assert "Trained for –" in tab.texts(".facts > div")  # the first summary will tell
         assert list(zip(tab.texts(".mix dt"), tab.texts(".mix dd"), strict=True)) == [
             ("#0", "60.0 %"), ("bot", "25.0 %"), ("#1", "15.0 %")]  # fmt: skip

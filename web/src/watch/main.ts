@@ -76,7 +76,7 @@ function factsOf(run: WatchedRun): Fact[] {
     (least, one) => (least === null || one.step < least.step ? one : least),
     null,
   );
-  const training = run.learners.map(({ seconds }) => seconds.at(-1) ?? 0);
+  const training = run.learners.flatMap(({ seconds }) => seconds.at(-1) ?? []);
   const step = slowest?.step ?? 0;
   const most = slowest?.max_steps ?? null;
   const elos = run.learners.flatMap(({ values }) => (values["Self-play/ELO"] ?? []).filter((elo) => elo !== null).at(-1) ?? []);
@@ -89,7 +89,7 @@ function factsOf(run: WatchedRun): Fact[] {
     },
     { name: "Speed", value: slowest?.speed ? `${brief(slowest.speed)}/s` : "–", under: "of late" },
     { name: "Time left", value: run.state === "running" ? duration(run.left_s) : "–", under: "at this speed" },
-    { name: "Trained for", value: duration(Math.max(0, ...training)) },
+    { name: "Trained for", value: duration(training.length ? Math.max(...training) : null) },
     ...(elos.length ? [{ name: "Elo", value: elos.map((elo) => count(elo)).join(" / ") }] : []),
   ];
 }
