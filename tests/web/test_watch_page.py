@@ -414,3 +414,16 @@ def test_a_run_tells_whom_it_met_before_its_first_summary(browser: Any, tmp_path
         assert "Trained for –" in tab.texts(".facts > div")  # the first summary will tell
         assert list(zip(tab.texts(".mix dt"), tab.texts(".mix dd"), strict=True)) == [
             ("#0", "60.0 %"), ("bot", "25.0 %"), ("#1", "15.0 %")]  # fmt: skip
+
+
+@needs_browser
+def test_colours_of_runs_with_long_names_can_be_told_on_a_phone(browser: Any, tmp_path: Path) -> None:
+    runs = [tmp_path / (letter * 60) / "mine" for letter in "ab"]
+    for folder in runs:
+        run_folder(folder, opening(), summary(1000, 2.0, elo=1200.0), summary(3000, 4.0, elo=1210.0))
+    with serving(make_watch_app(runs)) as address, tabs(browser) as open_tab:
+        page = open_tab(address).page
+        page.set_viewport_size({"width": 360, "height": 740})
+        page.locator("summary").click()
+        colours = page.locator("details[open] .key i")
+        assert [colours.nth(i).bounding_box()["width"] for i in (0, 1)] == [12, 12]

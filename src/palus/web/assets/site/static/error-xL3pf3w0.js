@@ -1,1 +1,0 @@
-import{D as e,H as t,a as n,o as r,r as i}from"./shell-BLKmwuos.js";var a=i(null),o=e=>document.querySelector(`meta[name="${e}"]`)?.content??``,s=r(o(`palus-sentence`));s.append(t(`a`,{class:`button`,href:e(`index`)},`Leaderboard`)),a.content.append(n(o(`palus-title`)),t(`section`,{class:`box`},s));
