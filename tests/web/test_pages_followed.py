@@ -16,7 +16,7 @@ from web_server import serving
 
 from palus.store import open_store
 from palus.store.derived import rating_points
-from palus.store.tables import entries, workers
+from palus.store.tables import entries, jobs, workers
 from palus.web.app import WebLimits, make_app
 
 pytestmark = needs_browser
@@ -155,6 +155,19 @@ def test_status_goes_on_while_a_reader_is_in_a_table(visit: Callable[[str], Tab]
         tab.page.wait_for_selector(".note:has-text('Match 2 ends the log')")
         assert "When this page was opened it ended with match 0," in tab.texts("#log-end")[0]
         assert tab.complaints == []
+    store.close()
+
+
+def test_status_counts_all_workers_and_jobs_of_which_it_lists_some(visit: Callable[[str], Tab], tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    worker = {"isolation": "namespaces", "platform": "{}", "matches": 9, "first_seen_ms": 1, "last_seen_ms": 2**52}
+    job = {"kind": "pair", "payload": "{}", "priority": 0, "attempts": 1, "created_ms": 1, "state": "leased"}
+    with store.write() as connection:
+        connection.execute(insert(workers), [worker | {"name": f"w{k}"} for k in range(120)])
+        connection.execute(insert(jobs), [job | {"key": f"pair {k}", "worker": "w1"} for k in range(130)])
+    with serving(make_app(store)) as address:
+        tab = visit(f"{address}/status")
+        assert {"Waiting 0 130 jobs running", "Workers 120 playing now"} <= {*tab.texts(".facts > div")}
     store.close()
 
 

@@ -883,10 +883,14 @@ export interface components {
             /** @description matches of the log that no fit includes yet */
             readonly ratings_behind: number;
             readonly jobs: readonly components["schemas"]["JobCounts"][];
+            /** @description the oldest */
             readonly running: readonly components["schemas"]["RunningJob"][];
             /** @description that jobs wait for a trusted worker, and none is there; a sentence */
             readonly untended: string | null;
+            /** @description those that were heard of last */
             readonly workers: readonly components["schemas"]["WorkerLine"][];
+            /** @description of all workers */
+            readonly workers_alive: number;
             /** @description of all envs, the newest */
             readonly unranked: readonly components["schemas"]["Unranked"][];
             /** @description how many there are */

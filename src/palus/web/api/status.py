@@ -109,9 +109,10 @@ class Status(Shape):
     hours: list[HourCount] = Field(description="the last 24, oldest first")
     ratings_behind: int = Field(description="matches of the log that no fit includes yet")
     jobs: list[JobCounts]
-    running: list[RunningJob]
+    running: list[RunningJob] = Field(description="the oldest")
     untended: str | None = Field(description="that jobs wait for a trusted worker, and none is there; a sentence")
-    workers: list[WorkerLine]
+    workers: list[WorkerLine] = Field(description="those that were heard of last")
+    workers_alive: int = Field(description="of all workers")
     unranked: list[Unranked] = Field(description="of all envs, the newest")
     unranked_of: int = Field(description="how many there are")
     head_seq: int
@@ -135,6 +136,7 @@ def status(view: View) -> Status:
         ).all()
         there = at_work(now).label("alive")
         seen = connection.execute(select(workers, there).order_by(workers.c.last_seen_ms.desc()).limit(WORKERS)).all()
+        alive = connection.scalar(select(func.count()).select_from(workers).where(at_work(now))) or 0
         waiting, counts = untended(connection, now), _job_counts(connection)
         hours = _hours(connection, now)
         last_hour = count_since(connection, now - HOUR_MS)
@@ -160,6 +162,7 @@ def status(view: View) -> Status:
         ],
         untended=waiting,
         workers=[WorkerLine.like(row, platform=json.loads(row.platform)) for row in seen],
+        workers_alive=alive,
         unranked=left_out[:UNRANKED],
         unranked_of=len(left_out),
         head_seq=head.seq,

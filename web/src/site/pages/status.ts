@@ -80,14 +80,15 @@ class StatusPage {
 }
 
 function overview(status: Status): HTMLElement {
-  const alive = status.workers.filter((worker) => worker.alive);
-  const levels = [...new Set(alive.map((worker) => worker.isolation))].join(", ").replaceAll("+", ", ");
+  const levels = new Set(status.workers.filter(({ alive }) => alive).map(({ isolation }) => isolation));
   const waiting = status.jobs.reduce((sum, job) => sum + job.ready, 0);
+  const running = status.jobs.reduce((sum, job) => sum + job.leased, 0);
+  const alive = status.workers_alive;
   return facts([
     { name: "Matches", value: count(status.matches), under: `${count(status.matches_last_hour)} in the last hour` },
-    { name: "Waiting", value: count(waiting), under: plural(status.running.length, "job running", "jobs running") },
-    { name: "Workers", value: count(alive.length), under: alive.length ? "playing now" : "nobody plays" },
-    { name: "Isolation", value: levels || "–", under: "how strangers' models are kept in" },
+    { name: "Waiting", value: count(waiting), under: plural(running, "job running", "jobs running") },
+    { name: "Workers", value: count(alive), under: alive ? "playing now" : "nobody plays" },
+    { name: "Isolation", value: [...levels].join(", ").replaceAll("+", ", ") || "–", under: "how strangers' models are kept in" },
     { name: "Ratings behind", value: count(status.ratings_behind), under: "matches not in a fit yet" },
     { name: "Schedule", value: status.mode },
   ]);
