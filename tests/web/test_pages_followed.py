@@ -171,6 +171,23 @@ def test_status_counts_all_workers_and_jobs_of_which_it_lists_some(visit: Callab
     store.close()
 
 
+def test_a_comparison_says_how_many_of_the_games_it_lists(visit: Callable[[str], Tab], tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    arena = SyntheticArena(store)
+    for repo in ("ada/one", "bob/two"):
+        arena.add_entry(repo)
+    arena.play("ada/one", "bob/two", *["win1", "draw"] * 100)
+    arena.rate()
+    with serving(make_app(store, limits=WebLimits(fresh_s=0.0, keep_s=0.0))) as address:
+        tab = visit(f"{address}/compare?a=bob/two&b=ada/one")
+        text = "section:has(h2:text-is('Games between the two')) header p"
+        assert tab.texts(text)[0].endswith(" over mirrored pairs.")
+        arena.play("ada/one", "bob/two", "win1", "draw")
+        tab.open(f"{address}/compare?a=bob/two&b=ada/one")
+        assert tab.texts(text)[0].endswith(" over mirrored pairs. The newest 200 of 202 games are listed.")
+    store.close()
+
+
 def test_no_word_of_an_overview_is_broken_on_a_phone(visit: Callable[[str], Tab], tmp_path: Path) -> None:
     store = open_store(tmp_path)
     worker = {"isolation": "namespaces", "platform": "{}", "matches": 9, "first_seen_ms": 1, "last_seen_ms": 2**52}

@@ -1,8 +1,8 @@
-// Two models side by side: is the second better, what the ratings say, and every game between them.
+// Two models side by side: is the second better, what the ratings say, and the games between them.
 import { element } from "../../page/dom";
 import { differenceChart, testChart } from "../charts/marks";
 import { comparable, load, path } from "../data";
-import { percent, plural, rated, seconds, signed } from "../format";
+import { count, percent, plural, rated, seconds, signed } from "../format";
 import { pageLink, parameter } from "../links";
 import {
   box,
@@ -166,5 +166,7 @@ function headToHead(comparison: Comparison): HTMLElement {
     comparison.matches,
   );
   const bar = shareBar(games.wins, games.draws, games.losses);
-  return box("Games between the two", `Seen from ${b.repo}: ${interval}`, bar, table.root);
+  const listed = comparison.matches.length;
+  const newest = listed < games.games ? ` The newest ${count(listed)} of ${plural(games.games, "game")} are listed.` : "";
+  return box("Games between the two", `Seen from ${b.repo}: ${interval}${newest}`, bar, table.root);
 }
