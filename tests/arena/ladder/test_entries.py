@@ -429,6 +429,7 @@ def test_what_is_no_file_in_a_pool_is_not_opened_and_keeps_nobody_else_from_play
     for _ in range(2):
         seen = pool.sweep(ENV, quiet_since_ms=150_000)
         assert {entry.entity.repo for entry in seen.found} == {"zoe/model", "zoe/aside"}
+        assert seen.present >= {"eve/link", "eve/pipe", "eve/folder"}, "whoever played from there plays on"
     assert not store.blobs.has(hashlib.sha256(b"a token").hexdigest())
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 3 and all("no plain file" in text and f"{ENV}.onnx" in text for text in told), told

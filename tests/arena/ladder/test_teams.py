@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,6 +111,14 @@ def test_a_team_that_computes_what_another_does_plays_with_the_files_of_the_firs
         shared = connection.execute(select(entries.c.sha256, entries.c.files, entries.c.file_sha256)).all()
     assert [row.file_sha256 for row in shared] == [first, copy]
     assert shared[0][:2] == shared[1][:2] == (first, shared[0].files)
+
+
+def test_a_team_rests_when_the_last_of_its_files_does(store: Store, tmp_path: Path) -> None:
+    push(tmp_path, "ann/a", {"Striker": b"strikes", "Keeper": b"kee"})
+    for name, modified_s in (("Striker", 100), ("Keeper", 200)):
+        os.utime(tmp_path / f"pool/ann/a/{name}.onnx", (modified_s, modified_s))
+    pool = FolderPool(tmp_path / "pool", store.blobs)
+    assert [len(pool.sweep(ENV, quiet_since_ms=1000 * s).found) for s in (150, 200)] == [0, 1]
 
 
 def test_half_a_team_is_told_what_is_missing(store: Store, tmp_path: Path) -> None:
