@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from palus.arena.jobs.worker import Done, Lease, _keep_alive, work
-from palus.errors import ArenaError
+from palus.errors import ArenaError, UnreachableError
 
 
 class Timed:
@@ -51,6 +51,28 @@ def test_a_worker_takes_what_lasts_as_long_as_a_question_is_worth_and_hands_in_e
     arena = Timed(monkeypatch)
     assert work(arena, threading.Event(), max_jobs=20) == 20
     assert (arena.asked, arena.handed_in) == ([1, 15, 4], [1, 6, 6, 3, 4])
+
+
+def test_what_went_to_another_worker_meanwhile_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Late(Timed):
+        def finish(self, done: Sequence[Done]) -> set[int]:
+            return {lease.job_id for lease, _ in done[1:]}
+
+    arena = Late(monkeypatch)
+    assert work(arena, threading.Event(), max_jobs=4) == 4
+    assert arena.asked == [1, 3, 2, 1]
+
+
+def test_who_is_told_to_stop_waits_no_longer_for_an_arena_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Away(Timed):
+        def finish(self, done: Sequence[Done]) -> set[int]:
+            assert super().finish(done) == set() and len(self.handed_in) < 9, "it tries for ever"
+            raise UnreachableError("the arena is away")
+
+    arena, stop = Away(monkeypatch), threading.Event()
+    monkeypatch.setattr(stop, "wait", lambda seconds: stop.set() if len(arena.handed_in) == 3 else None)
+    assert work(arena, stop) == 0
+    assert arena.handed_in == [1, 1, 1, 1]
 
 
 def test_a_worker_that_has_done_a_job_rests_no_longer_than_the_first_time_when_it_fails_again(
