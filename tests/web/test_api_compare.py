@@ -8,21 +8,30 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from small_arena import get
-from sqlalchemy import event
-from synthetic_arena import ENV, SyntheticArena, sha_of
+from sqlalchemy import event, update
+from synthetic_arena import ENV, SyntheticArena, match_id, sha_of
 
 from histories import arrange, variance_of_gaps
 from palus.ratings.bradley_terry import fit
 from palus.store import Store
-from palus.web.api import summaries
+from palus.store.derived import fields
+from palus.web.api import compare, summaries
 from palus.web.api.compare import SequentialTest, verdict
 
 
-def test_comparing_says_whether_the_second_is_better(client: TestClient, arena: SyntheticArena) -> None:
+def test_comparing_says_whether_the_second_is_better(
+    client: TestClient, arena: SyntheticArena, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = get(client, f"compare/{ENV}/bob/two/ada/one")
     assert (page["head_to_head"]["wins"], page["head_to_head"]["draws"], page["head_to_head"]["losses"]) == (9, 3, 0)
     assert (page["test"]["state"], page["test"]["pairs"]) == ("undecided", 6)
     assert page["difference"] > 100 and len(page["matches"]) == 12
+    assert page["expected"] == pytest.approx(1 / (1 + 10 ** (-page["difference"] / 400)))
+    arena.play("ada/one", "bob/two", "win1")  # the second game of its pair is still to come
+    monkeypatch.setattr(compare, "MATCHES", 6)
+    page = get(client, f"compare/{ENV}/bob/two/ada/one")
+    assert (page["test"]["pairs"], page["head_to_head"]["games"]) == (6, 13)
+    assert [match["id"] for match in page["matches"]] == [match_id(seq) for seq in (25, 20, 19, 18, 17, 12)]
     for _ in range(30):
         arena.play("ada/one", "bob/two", "win1", "win2")
     assert get(client, f"compare/{ENV}/bob/two/ada/one")["test"]["state"] == "better"
@@ -44,7 +53,8 @@ def test_a_comparison_is_decided_by_games_that_one_of_the_two_always_wins(
     assert lost["test"]["llr"] == pytest.approx(-won["test"]["llr"]) and lost["test"]["llr"] <= lost["test"]["lower"]
     for _ in range(40):
         arena.play("fay/six", "gus/seven", "win1", "win1")
-    assert get(client, f"compare/{ENV}/fay/six/gus/seven")["test"]["state"] == "not better"  # nor worse
+    even = get(client, f"compare/{ENV}/fay/six/gus/seven")["test"]
+    assert (even["state"], even["elo1"]) == ("not better", 35.0)  # nor worse
 
 
 def test_a_comparison_reads_the_newest_matches_between_the_two_and_no_others(
@@ -82,14 +92,29 @@ def test_players_of_two_games_are_compared_in_the_one_that_is_asked_for(client: 
     assert answer.json()["error"].startswith("bob/two and cy/three have no accepted revisions in StrikersVsGoalie")
 
 
-def test_the_interval_of_a_difference_is_that_of_the_joint_fit(client: TestClient, arena: SyntheticArena) -> None:
+def test_the_interval_of_a_difference_is_that_of_the_joint_fit(
+    client: TestClient, arena: SyntheticArena, store: Store
+) -> None:
     # Between two models alone each rating is half of the difference: as independent ones they would be too sure of it.
     page = get(client, f"compare/{ENV}/bob/two/ada/one")
     table = arrange(arena.history)
     joint = fit(table.games, len(table), side_term=True)
     i, j = (table.names.index(sha_of(repo)) for repo in ("ada/one", "bob/two"))
     assert page["half_width"] == pytest.approx(1.96 * np.sqrt(variance_of_gaps(joint.covariance)[i, j]), rel=1e-3)
-    assert page["half_width"] != pytest.approx(np.hypot(*joint.half_width[[i, j]]), rel=0.02)
+    independent = np.hypot(*joint.half_width[[i, j]])
+    assert page["half_width"] != pytest.approx(independent, rel=0.02)
+    with store.write() as connection:  # as in a large field
+        connection.execute(update(fields).values(covariance=None, upto_seq=fields.c.upto_seq + 1))
+    assert get(client, f"compare/{ENV}/bob/two/ada/one")["half_width"] == pytest.approx(independent, rel=1e-3)
+
+
+def test_two_repositories_with_the_same_model_are_equal_once_it_is_rated(
+    client: TestClient, arena: SyntheticArena
+) -> None:
+    for repo, file in (("dan/four", "new"), ("eli/five", "new"), ("fay/six", "bob/two")):
+        arena.add_entry(repo, file=file)
+    new, rated = (get(client, f"compare/{ENV}/{pair}") for pair in ("dan/four/eli/five", "bob/two/fay/six"))
+    assert [(page["difference"], page["half_width"]) for page in (new, rated)] == [(None, None), (0.0, 0.0)]
 
 
 def test_models_that_few_matches_tie_together_are_compared_with_a_warning(
@@ -111,6 +136,7 @@ def test_models_that_few_matches_tie_together_are_compared_with_a_warning(
         ("better", 5.0, "too close to tell apart"),
         ("better", -60.0, "b beats a in the games between them, although a is better against everybody"),
         ("not better", 25.0, "b is better than a by the ratings (25 ± 20 points), but by less than 35 points"),
+        ("not better", 50.0, "b is better than a by the ratings (50 ± 20 points), but by less than 35 points"),
         ("not better", 90.0, "It does not show in the games between them"),
         ("not better", -60.0, "a is better than b"),
         ("worse", 60.0, "a beats b in the games between them, although b is better against everybody (60 ± 20 points)"),
@@ -137,3 +163,8 @@ def test_revisions_are_compared_although_their_games_are_not_rated(client: TestC
     comparison = get(client, "models/ada/one")["performance"][0]["revision_comparisons"][0]
     assert comparison["test"] == page["test"] and comparison["difference"] is None
     assert get(client, f"analytics/{ENV}")["matches"] == 24
+    arena.play("ada/new", "ada/one", "win1", "win2")
+    arena.rate()
+    page = get(client, f"compare/{ENV}/ada/one/ada/one")
+    comparison = get(client, "models/ada/one")["performance"][0]["revision_comparisons"][0]
+    assert comparison["difference"] == page["difference"] > 0
