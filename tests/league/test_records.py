@@ -46,6 +46,7 @@ WRONG: list[dict[str, Any]] = [
     row("ada", "bob", "x", 1),
     row("ada", "bob", 1.0, "x"),
     row("ada", "bob", 3.0, 2),
+    row("ada", "bob", -1.0, 2),
     row("ada", "bob", 0.0, 10**400),
     CHECKPOINT | {"window": "x"},
     CHECKPOINT | {"window": -5},
@@ -105,6 +106,18 @@ def test_members_of_the_run_file_are_rated_beside_those_who_met_them(tmp_path: P
     ratings = LeagueRecord(depot).read().ratings()
     assert set(ratings) == {"ada", "ada/0", "=random"}
     assert ratings["ada"] == ratings["ada/0"] and ratings["ada"].mean > ratings["=random"].mean + 100
+
+
+def test_a_learner_that_came_back_to_what_nobody_meets_any_more_is_rated_as_that(tmp_path: Path) -> None:
+    depot = Depot(str(tmp_path))
+    newer = SNAPSHOT | {"number": 1, "origin": FROZEN, "step": 20, "version": 1}
+    tell(depot, encoded([
+        SNAPSHOT, newer, RESULTS | {"training": [["ada/0", "=random", 9.0, 10], ["ada/1", "=random", 5.0, 10]]},
+        CHECKPOINT | {"window": 1, "landmarks": 0, "origins": {"0": FROZEN}},
+    ]))  # fmt: skip
+    record = LeagueRecord(depot).read()
+    ratings = record.ratings()
+    assert list(record.field) == ["ada/1"] and ratings["ada"] == ratings["ada/0"] != ratings["ada/1"]
 
 
 def test_results_against_a_run_that_was_begun_anew_count_no_more(tmp_path: Path) -> None:
