@@ -6,6 +6,7 @@ import hashlib
 import json
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,7 @@ def test_the_page_of_a_league_follows_its_book(tmp_path: Path, monkeypatch: pyte
     others = Stage(folder.folder, "SoccerTwos", {}).opponents()
     named = [(other.word, other.label) for other in others if other.word.startswith("snapshot")]
     assert named == [("snapshot-100001", "bob/1"), ("snapshot-1", "ada/1")]
-    alive = {"time": 1e9 + 7, "steps": {"0": 600}, "state": "training", "host": "lab", "pid": 1}
-    depot.replace(f"{home('bob')}/{SEEN}", encoded([alive]))
+    seen(depot, "bob", 1e9 + 7, 600)
     folder.refresh()
     assert runs.look().runs[0].heard_ms == 1_000_000_007_000
 
@@ -96,6 +96,38 @@ def test_the_page_of_a_league_says_whom_its_runs_met_where_snapshots_took_over_t
     shares = {share.opponent: share.share for share in league.mix}
     assert shares == {"random": 20 / 30, "ada/0": 4 / 30, "bob/0": 6 / 30}  # ada's checkpoint, and bob's last of any
     assert {share.behavior for share in league.mix} == {"SoccerTwos"}
+
+
+def seen(depot: Depot, run: str, time_s: float, step: int, state: str = "training") -> None:
+    line = {"time": time_s, "steps": {"0": step}, "state": state, "host": "lab", "pid": 1}
+    depot.replace(f"{home(run)}/{SEEN}", encoded([line]))
+
+
+def test_a_league_that_was_stopped_and_goes_on_is_running(tmp_path: Path) -> None:
+    depot, folder, runs = begun(tmp_path)
+    states = []
+    for state in ("stopped", "training", "stopped"):
+        for run in ("ada", "bob"):
+            seen(depot, run, 1e9 + 7, 1200, state)
+        folder.refresh()
+        states.append(runs.look().runs[0].state)
+    assert states == ["stopped", "running", "stopped"]
+
+
+def test_a_league_on_a_machine_whose_clock_is_ahead_was_heard_of_now(tmp_path: Path) -> None:
+    depot, folder, runs = begun(tmp_path)
+    seen(depot, "ada", time.time() + 3600, 1200)
+    before_ms = int(1000 * time.time())
+    folder.refresh()
+    assert before_ms - 1000 <= (runs.look().runs[0].heard_ms or 0) <= 1000 * time.time()
+
+
+def test_a_run_of_a_league_has_made_the_steps_of_its_last_checkpoint(tmp_path: Path) -> None:
+    depot, folder, runs = begun(tmp_path)
+    later = {"kind": "checkpoint", "steps": {"0": 1300}, "max_steps": {"0": 3000}, "matches": 0, "window": 10}
+    depot.create(part("ada", 2), encoded([later, {"kind": "files", "time": 1e9, "files": None}]))
+    folder.refresh()
+    assert [curves.step for curves in runs.look().runs[0].learners] == [1300, 500]
 
 
 def test_runs_of_a_league_that_train_for_different_lengths_have_each_their_own(tmp_path: Path) -> None:
