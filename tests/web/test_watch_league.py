@@ -98,6 +98,23 @@ def test_the_page_of_a_league_says_whom_its_runs_met_where_snapshots_took_over_t
     assert {share.behavior for share in league.mix} == {"SoccerTwos"}
 
 
+def test_the_newest_snapshot_of_each_learner_of_a_run_can_be_watched_and_no_older_one(tmp_path: Path) -> None:
+    depot, learners = Depot(str(tmp_path / "cup")), ["Striker", "Goalie", "Striker"]
+    folder = LeagueFolder(depot.place, tmp_path / "page" / "cup")
+    for first in (0, 3):
+        numbers = {learner: first + learner for learner in (1, 2, 0)}
+        kept = {number: depot.put(f"{home('ada')}/files", b"%d" % number) for number in numbers.values()}
+        lines = [
+            {"kind": "snapshot", "number": number, "learner": learner, "behavior": learners[learner], "role": "main",
+             "step": first, "origin": None, "version": first, "elo": 1200.0, "sha256": kept[number]}
+            for learner, number in numbers.items()
+        ]  # fmt: skip
+        depot.create(part("ada", 1 + first // 3), encoded(lines))
+        folder.refresh()
+        files = [f"{path.parts[-3]} {path.stem[-1]}" for path in folder.folder.glob("*/snapshots/*.npz")]
+        assert sorted(files) == [f"Goalie {first + 1}", f"Striker {first}", f"Striker {first + 2}"]
+
+
 def seen(depot: Depot, run: str, time_s: float, step: int, state: str = "training") -> None:
     line = {"time": time_s, "steps": {"0": step}, "state": state, "host": "lab", "pid": 1}
     depot.replace(f"{home(run)}/{SEEN}", encoded([line]))

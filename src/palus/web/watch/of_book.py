@@ -127,21 +127,27 @@ class LeagueFolder:
     def _fetch_newest(self) -> None:
         """The newest snapshot of each learner, to be watched playing; what went meanwhile comes with the next one."""
         for run in self.record.runs.values():
-            for told in {told.learner: told for told in run.snapshots}.values():
-                number = self._id(told) - FROZEN
-                if not is_file_name(told.behavior):
-                    continue
-                path = self.folder / told.behavior / "snapshots" / f"snapshot-{number:05d}.npz"
+            newest = {told.learner: told for told in run.snapshots}.values()
+            files = {self._path(told): told.sha256 for told in newest if is_file_name(told.behavior)}
+            for path, sha256 in files.items():
                 if path.exists():
                     continue
                 try:
-                    data = self.record.depot.take(f"{home(run.name)}/{FILES}", told.sha256)
+                    data = self.record.depot.take(f"{home(run.name)}/{FILES}", sha256)
                 except StorageError:
                     continue
                 for older in path.parent.glob("*.npz"):
-                    if int(older.stem.split("-")[1]) // RUNS_APART == number // RUNS_APART and told.learner == 0:
+                    if _run_of(older) == _run_of(path) and older not in files:
                         older.unlink()
                 write_bytes(path, data)
+
+    def _path(self, told: Publication) -> Path:
+        return self.folder / told.behavior / "snapshots" / f"snapshot-{self._id(told) - FROZEN:05d}.npz"
+
+
+def _run_of(path: Path) -> int:
+    """Which run's a snapshot in the folder is."""
+    return int(path.stem.split("-")[1]) // RUNS_APART
 
 
 def _first_summaries(run: RunRecord) -> Iterator[SummaryLine]:
