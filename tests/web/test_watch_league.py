@@ -149,11 +149,11 @@ def test_a_run_of_a_league_has_made_the_steps_of_its_last_checkpoint(tmp_path: P
 
 def test_runs_of_a_league_that_train_for_different_lengths_have_each_their_own(tmp_path: Path) -> None:
     depot, folder, runs = begun(tmp_path)
-    tell(depot, "cid", 1, 500, [], goal=600)
+    tell(depot, "SoccerTwos", 1, 500, [], goal=600)  # which is called as what they all play
     folder.refresh()
     (page,) = runs.look().runs
     assert [(c.learner, c.max_steps, c.left_s) for c in page.learners] == [
-        ("ada", 3000, 20.0), ("bob", 3000, 25.0), ("cid", 600, 1.0)]  # fmt: skip
+        ("ada", 3000, 20.0), ("bob", 3000, 25.0), ("SoccerTwos", 600, 1.0)]  # fmt: skip
 
 
 def test_the_page_of_a_league_shows_a_run_that_was_begun_anew_as_it_is_now(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def run_folder(folder: Path, *lines: dict[str, Any]) -> ProgressWriter:
         ([(60_000, 100.0, "reward"), (60_800, 100.5, "Baselines/bot")], 600.0),
         ([(60_000, 100.0, "reward"), (60_000, 100.0, "Baselines/bot")], 600.0),
         ([(1000 * k, 50.0 if k <= 20 else 90.0, "reward") for k in range(1, 41)], 500.0),  # twenty of each update
+        ([(100 * k if k <= 10 else 20 * k + 800, float(k), "reward") for k in range(1, 21)], 20.0),  # slower of late
     ],
 )
 def test_the_speed_of_a_run_is_that_of_its_summaries(
@@ -87,6 +88,14 @@ def test_a_run_is_followed_from_nothing_to_its_end(tmp_path: Path) -> None:
     writer.append(opening())
     assert runs.look().runs[0].learners[0].steps == [1000]
     assert runs.look().runs[0].state == "running"
+
+
+def test_a_run_with_a_time_limit_ends_by_it_where_it_does_not_end_before(tmp_path: Path) -> None:
+    run_folder(tmp_path, opening(max_minutes=1.0, started=100.0), summary(1000, 2.0), summary(3000, 4.0))
+    figures = Figures(tmp_path)
+    figures.update()
+    left_s = [figures.curves({"SoccerTwos": 9000}, now_s)[0].left_s for now_s in (104.0, 157.0, 200.0)]
+    assert left_s == [6.0, 3.0, 0.0]
 
 
 @pytest.mark.parametrize(
