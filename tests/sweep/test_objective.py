@@ -55,6 +55,8 @@ def test_by_minutes_it_is_the_time_that_counts() -> None:
     assert is_over([*lines, stopped | {"finished": True}], minutes=1)
     assert not is_over([*lines, stopped | {"seconds": 9e9}], minutes=0)
     assert not is_over([], minutes=1)
+    late = [*lines, rewards(60, 65, 7.0), stopped | {"seconds": 66.0, "finished": True}]
+    assert curve(late, Objective("reward"), minutes=1)[MARKS] == 7.0
 
 
 def test_test_matches_that_outlast_the_budget_are_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +100,8 @@ def test_behaviors_and_opponents_count_alike_or_one_of_them_alone() -> None:
     lines = [RUN, rewards(100, 1, 1.0), rewards(50, 1, 2.0, "B"), rewards(2000, 2, 5.0), rewards(1000, 2, 8.0, "B")]
     assert curve(lines, Objective("reward"), 0)[1] == 1.5
     assert curve(lines, Objective.of("reward:B"), 0)[1] == 2.0
+    half = [RUN, rewards(40, 1, 1.0, "B"), rewards(480, 2, 3.0, "B")]  # of its own steps
+    assert curve(half, Objective("reward"), 0) == dict.fromkeys(range(1, 10), 1.0)
     shares = [RUN, said(100, 1, {"Baselines/random": 0.9, "Baselines/bot": 0.5}), rewards(200, 2, 0.0)]
     assert curve(shares, Objective.of("win_rate"), 0) == {1: pytest.approx(0.7)}
     assert curve(shares, Objective.of("win_rate:bot"), 0) == {1: 0.5}

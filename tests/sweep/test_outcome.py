@@ -174,6 +174,11 @@ def test_pictures_of_a_second_objective_show_the_second() -> None:
     figures = outcome._pictures(made, plan, 1)
     assert list(figures["slices"].axes[0].collections[0].get_offsets()[:, 1]) == [9.0, 7.0, 8.0]
     assert list(figures["contours"].axes[0].collections[-1].get_array()) == [9.0, 7.0, 8.0]
+    begun = trial(1e-3, 1)
+    begun.set_user_attr("curves", {"reward": {}, "elo": {"5": 4.0, "10": 6.0}})
+    made = study(begun, objectives=2)
+    assert outcome.rows(made, plan)[0].values == [None, 6.0]
+    assert list(outcome._pictures(made, plan, 1)) == ["curves"] and outcome._pictures(made, plan, 0) == {}
 
 
 def test_a_database_of_something_else_is_told_and_left_as_it_is(tmp_path: Path) -> None:

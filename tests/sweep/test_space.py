@@ -157,9 +157,10 @@ def test_a_trial_keeps_the_budget_of_the_sweep_and_counts_seeds_from_the_file_s(
 def test_a_behavior_that_is_to_learn_nothing_learns_nothing_in_trials(tmp_path: Path) -> None:
     side = {"trainer_type": "ppo", "self_play": {}, "even_checkpoints": True, "keep_checkpoints": 4}
     tree = {"behaviors": {"Striker": side, "Keeper": {**side, "max_steps": 0}}, "palus": {"env": "PenaltyToy"}}
-    run = Plan(tree, (), (Objective("elo"),), steps=4000).run({}, tmp_path, seed=0)
+    run = Plan(tree, (), (Objective("elo"), Objective("win_rate")), steps=4000).run({}, tmp_path, seed=0)
     told = {name: (own.max_steps, own.checkpoint_interval) for name, own in run.behaviors.items()}
     assert told == {"Striker": (4000, 1000), "Keeper": (0, 1)}
+    assert run.palus.baseline_interval == 200, "by the steps of the one that learns"
 
 
 @pytest.mark.parametrize(("key", "value"), [("initialize_from", "other"), ("inference", True)])
