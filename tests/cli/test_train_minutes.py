@@ -33,6 +33,7 @@ def test_minutes_size_a_run_to_the_machine_and_never_beyond_its_file(tmp_path, m
     assert not (tmp_path / "r").exists(), "measured elsewhere"
     assert not list((tmp_path / "tmp").glob("palus-trial-*")), "and nothing is left there"
     assert fitting_share(1000.0, 10.0, 1e6) == pytest.approx(0.75 * 0.6)  # 600,000 steps at the rate of the start
+    assert fitting_share(1000.0, 10.0, 1e5) == 1.0
     assert "--minutes sizes a run before it begins" in palus("debug", "--minutes", 1, "--resume", code=2).output
 
 
@@ -46,7 +47,7 @@ def test_minutes_leave_a_behavior_that_is_to_learn_nothing_as_it_is(striker, fit
                 SimpleNamespace(policy=k, name=name, behavior=behavior)
                 for k, (name, behavior) in enumerate(run.behaviors.items())
             ]
-            self.steps = dict.fromkeys(range(2), 0)
+            self.steps = dict.fromkeys(range(2), 1000)  # of the iteration that compiles
 
         def iterate(self):
             self.steps = {policy: step + 1000 for policy, step in self.steps.items()}
