@@ -117,6 +117,33 @@ def test_renewing_keeps_a_slow_job_and_a_known_death_frees_it_at_once(store: Sto
         queue.renew(connection, [held.job_id], held.secret, lease_s=LEASE_S, now_ms=0)
 
 
+def test_who_was_away_frees_only_jobs_of_which_nothing_is_taken_any_more(store: Store) -> None:
+    held, suspended = take(store, "lab/pc"), take(store, "eve/pc")
+    with store.write() as connection:
+        for name in ("lab/pc", "eve/pc"):
+            greet(connection, name, {}, trusted=False, now_ms=0)
+        suspend(connection, "eve/pc", "it forged", now_ms=0)
+        queue.reap(connection, max_attempts=3, now_ms=10**9, patient=True)
+        left = {row.id: row.state for row in connection.execute(select(jobs))}
+    assert (left[held.job_id], left[suspended.job_id]) == ("leased", "ready")
+
+
+def test_what_was_reported_waits_for_the_log_however_long_and_forgets_who_failed_before(store: Store) -> None:
+    held = take(store)
+    with store.write() as connection:
+        queue.give_back(connection, held.job_id, held.secret, "no", max_attempts=3, now_ms=0)
+    held = take(store, "eve/pc")
+    with store.write() as connection:
+        assert queue.names_model(connection, "eve", '"n":2')
+        queue.note_reports(connection, [SimpleNamespace(id=held.job_id, lease=held.secret)], {2: "{}"}, now_ms=1)
+        assert not queue.names_model(connection, "eve", '"n":2')
+    assert reap(store, now_ms=10**9) == []
+    with store.read() as connection:
+        row = connection.execute(select(jobs).where(jobs.c.id == held.job_id)).one()
+        assert (row.state, row.report, row.fault) == ("reported", "{}", None)
+        assert [job["n"] for job in map(json.loads, queue.open_payloads(connection, "pair", ENV))] == [1, 2]
+
+
 def test_who_is_not_trusted_keeps_no_job_for_ever(store: Store) -> None:
     held, trusted = take(store, "eve/pc", trusted=False), take(store, "lab/pc")
 
@@ -149,7 +176,11 @@ def test_all_workers_of_an_account_together_hold_so_many_jobs(store: Store, monk
             assert ready == bool(got)
             return len(got)
 
-    assert [taken("eve/pc"), taken("eve/other"), taken("eve-x/pc"), taken("lab/pc", True)] == [1, 0, 1, 1]
+    assert [taken("eve/pc"), taken("eve/other")] == [1, 0]
+    monkeypatch.setattr(queue, "ACCOUNT_JOBS", 0)  # less than they hold
+    assert taken("eve/pc") == 0
+    monkeypatch.setattr(queue, "ACCOUNT_JOBS", 1)
+    assert [taken("eve-x/pc"), taken("lab/pc", True)] == [1, 1]
 
 
 def test_what_an_account_gave_back_for_good_counts_as_held_until_a_trusted_worker_takes_it_or_for_a_day(
@@ -201,10 +232,15 @@ def test_what_cannot_be_checked_later_and_what_others_gave_back_is_for_trusted_w
         queue.enqueue(connection, "pair", {"d": (99, {"n": 4, "env": "doom_duel"})}, now_ms=0)
     games = [ENV, "doom_duel"]
     for _ in range(3):
+        with store.read() as connection:
+            assert queue.count_ready(connection, "pair", ENV) == 2
         held = take(store, "lab/pc", trusted=False)
         assert held.payload["n"] == 2
         with store.write() as connection:
             queue.give_back(connection, held.job_id, held.secret, "no", max_attempts=3, now_ms=0)
+    with store.read() as connection:
+        counted = [queue.count_ready(connection, "pair", env) for env in games]
+    assert counted == [1, 1]
     assert take(store, "lab/pc", trusted=False).payload["n"] == 1
     with store.write() as connection:
         assert not queue.has_ready(connection, "w", games, trusted=False, now_ms=0)
