@@ -300,7 +300,7 @@ def test_a_sign_of_life_comes_every_ten_seconds_and_tells_the_speed_since_the_on
     found = []
     for exchange, now, step, state in (
         (ada, 100.0, 50, "training"), (ada, 104.0, 1000, "training"), (ada, 110.0, 1050, "training"),
-        (ada, 111.0, 1050, "stopped"), (bob, 112.0, 50, "training"), (bob, 113.0, 50, "stopped"),
+        (ada, 111.0, 1052, "stopped"), (bob, 112.0, 50, "training"), (bob, 113.0, 50, "stopped"),
         (cy, 114.0, 50, "training"), (cy, 119.0, 550, "stopped"),
     ):  # fmt: skip
         clock = SimpleNamespace(monotonic=lambda now=now: now, time=time.time)
@@ -314,7 +314,7 @@ def test_a_sign_of_life_comes_every_ten_seconds_and_tells_the_speed_since_the_on
         (50, None),
         (50, None),
         (1050, 100.0),
-        (1050, 100.0),
+        (1052, 100.0),
         (50, None),
         (50, None),
         (50, None),

@@ -494,5 +494,7 @@ def test_the_check_foretells_what_ranks_bring() -> None:
     assert "one is the better choice" in slow.sentence()
     fast = Link((0.0229, 0.0229), StepTime(0.0115 + 0.0032, 0.0032), 0.0032, 0.0002, 876_000)
     assert fast.speed_up(2) == pytest.approx(1.8, abs=0.05) and "better choice" not in fast.sentence()
+    wide = Link((1.0, 1.0), StepTime(0.95, 0.3), 0.1, 0.01, 1000)  # worth it with larger batches alone
+    assert wide.speed_up() < 1.1 < wide.speed_up(2) and "better choice" not in wide.sentence()
     uneven = Link((2.0, 1.0), StepTime(1.25, 0.25), 0.1, 0.01, 1000)  # beside the quicker one, at the slower one's pace
     assert uneven.speed_up() == pytest.approx(0.8) and uneven.speed_up(2) == pytest.approx(2 / 2.25)

@@ -35,6 +35,16 @@ def test_bytes_are_found_by_their_hash_and_known_to_git(tmp_path: Path) -> None:
     assert store.put(b"").size == 0
 
 
+def test_what_killed_writers_left_goes_and_what_is_still_written_stays(tmp_path: Path) -> None:
+    store = BlobStore(tmp_path)
+    left, alive = store.open_writer(), store.open_writer()
+    os.utime(left.path, (1.0, 1.0))
+    store.sweep_unfinished(3600.0)
+    assert files_in(tmp_path) == [alive.path.name]
+    for writer in (left, alive):
+        writer.discard()
+
+
 def test_a_stream_that_breaks_leaves_nothing(tmp_path: Path) -> None:
     def chunks() -> Iterator[bytes]:
         yield b"hel"
