@@ -255,7 +255,9 @@ def test_pairs_are_forgotten_some_time_after_they_were_logged_and_nothing_else_i
         for key, (state, done_ms) in keys.items():
             queue.enqueue(connection, "pair", {key: (0, {"env": ENV})}, now_ms=0)
             connection.execute(update(jobs).where(jobs.c.key == key).values(state=state, done_ms=done_ms))
-        assert queue.prune(connection, before_ms=50) == 1
+        queue.enqueue(connection, "audit", {"audit:old": (0, {"env": ENV})}, now_ms=0)
+        connection.execute(update(jobs).where(jobs.c.key == "audit:old").values(state="done", done_ms=10))
+        assert queue.prune(connection, before_ms=50) == 2
         assert queue.prune(connection, before_ms=50) == 0
         assert set(connection.scalars(select(jobs.c.key))) == {"a", "b", "c", *keys} - {"pair:old"}
 
