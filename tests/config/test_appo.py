@@ -51,7 +51,7 @@ def test_on_windows_games_are_stepped_in_one_process(tmp_path: Path, monkeypatch
     monkeypatch.setattr(sys, "platform", "win32")
     assert run_of(tmp_path).palus.sampling.workers == 0
     (tmp_path / "run.yaml").write_text(MINIMAL.replace("env:", "sampling: {workers: 2}, env:"))
-    with pytest.raises(ConfigError, match=r"palus.sampling.workers: worker processes need Linux or macOS"):
+    with pytest.raises(ConfigError, match=r"palus.sampling.workers: a worker process needs Linux or macOS"):
         load_run(tmp_path / "run.yaml")
 
 

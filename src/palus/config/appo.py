@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from palus.config.network import ClippedHyperparameters, Memory, NetworkSettings
 from palus.config.section import Count, CountOrMinusOne, CountOrZero, Decay, NotNegative, Positive, Section
+from palus.processes import FORKLESS
 
 
 def _off(value: object) -> object:
@@ -24,8 +25,8 @@ def _off(value: object) -> object:
 def _startable(workers: int) -> int:
     """Workers are handed open files of the process that starts them, which Windows does not know: there are none."""
     if sys.platform == "win32" and workers > 0:
-        text = "worker processes need Linux or macOS (on Windows: WSL); 0 steps all games in one process"
-        raise PydanticCustomError("no_workers", text)
+        text = "a worker process {needs}; 0 steps all games in one process"
+        raise PydanticCustomError("no_workers", text, {"needs": FORKLESS})
     return 0 if sys.platform == "win32" else workers
 
 

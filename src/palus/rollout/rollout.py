@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -126,7 +127,7 @@ class Rollout:
         """[T, B]: what is seen after it is known, of the same episode or of the next."""
         return self.decides_next | self.concluded
 
-    @property
+    @cached_property
     def until(self) -> I64:
         """[T, B]: the time after which what came of it is seen: its own, or the last one that its agent waits in."""
         found = np.repeat(np.arange(len(self.active))[:, None], self.active.shape[1], 1)
